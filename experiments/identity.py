@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from experiments.errors import ExperimentError
 from experiments.optimizers import Optimizer
 from experiments.optimizers.routed import Routed
 from experiments.schedules import Schedule
+from experiments.schedules.base import WARMUP
 from experiments.techniques import data_files
 from workloads.user_code.data_files import fingerprint
 from workloads.user_code.fingerprint import file_hash
@@ -79,9 +80,19 @@ def optimizer_identity(optimizer: Optimizer, base: str | None) -> dict[str, Any]
     return _of_file(optimizer.name, base) or {"name": optimizer.name}
 
 
-def schedule_identity(schedule: Schedule, base: str | None) -> str | dict[str, str]:
-    """As ``optimizer_identity``, for a schedule."""
-    return _of_file(schedule.name, base) or schedule.name
+def schedule_identity(
+    schedule: Schedule, base: str | None, given: Collection[str] = ()
+) -> str | dict[str, str]:
+    """As ``optimizer_identity``, for a schedule.
+
+    Args:
+        given: its arguments that are tuned, or not zero. Where a share of a decay comes after a
+            warmup, that is said: such trials once decayed beyond the budget.
+    """
+    of_file = _of_file(schedule.name, base)
+    if schedule.decays_after_warmup and "decay" in given and {*WARMUP} & {*given}:
+        return {**(of_file or {"name": schedule.name}), "decay": "after warmup"}
+    return of_file or schedule.name
 
 
 def technique_identity(technique: Mapping[str, Any], base: str | None) -> dict[str, Any]:

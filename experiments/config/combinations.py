@@ -45,6 +45,12 @@ class Combination:
     points: tuple[Point, ...] = ()
     """Rows of the search that are chosen by hand."""
 
+    @property
+    def given(self) -> frozenset[str]:
+        """What is tuned, or given and not zero."""
+        rows = (self.fixed, *self.points)
+        return frozenset(self.space) | {n for row in rows for n, value in row.items() if value}
+
     def workload_ref(self, file: ExperimentFile) -> WorkloadRef:
         """How a worker loads the workload, and tells whether it has the data of the driver."""
         fingerprint = self.workload.data_fingerprint

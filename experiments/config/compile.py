@@ -294,7 +294,7 @@ class Experiment(ExperimentFile):
         return identity.study_identity(
             workload=workload,
             optimizer=identity.optimizer_identity(combination.optimizer, self.base),
-            schedule=identity.schedule_identity(combination.schedule, self.base),
+            schedule=identity.schedule_identity(combination.schedule, self.base, combination.given),
             technique=technique,
             batch_size=batch_size,
             evaluation_ratio=self.evaluation_ratio,

@@ -50,6 +50,9 @@ class Schedule:
     """What loads it: a registered name, or ``file.py:Class``."""
     display_name: str | None = None
     """As an experiment gives it: ``file.py:Class as NAME``."""
+    decays_after_warmup: ClassVar[bool] = False
+    """Whether the share ``decay`` is of the budget that warmup leaves, so that a share of 1 ends
+    with the budget; else it is of all of it."""
     space: ClassVar[Space] = {}
     """The default search space, written as in a file's ``search``."""
     ranges: ClassVar[Ranges] = {}
@@ -131,7 +134,8 @@ class Schedule:
     ) -> dict[str, Value]:
         """Shares of the budget, examples and tokens become steps; the rest is passed on.
 
-        A share is at least one step, and so is an amount unless it is 0.
+        A share is at least one step, and so is an amount unless it is 0. Where a schedule
+        ``decays_after_warmup``, ``decay`` is a share of what warmup leaves.
 
         Args:
             budget_steps: the budget, in steps of ``batch_size`` examples.
@@ -142,14 +146,17 @@ class Schedule:
             ExperimentError: a share outside [0, 1], or tokens of examples that have none.
         """
         resolved: dict[str, Value] = {}
-        for name, value in values.items():
+        for name, value in sorted(values.items(), key=lambda given: given[0] not in WARMUP):
             if name in self.shares:
                 if not 0 <= float(value) <= 1:
                     raise ExperimentError(
                         f"schedule {self.name}: {name} is a share of the budget, not {value:g}",
                         hint=f"give {name} in [0, 1], or {self.shares[name]} in steps",
                     )
-                resolved[self.shares[name]] = max(1, round(float(value) * budget_steps))
+                steps = budget_steps
+                if self.decays_after_warmup and name == "decay":
+                    steps -= int(resolved.get(_WARMUP, 0))
+                resolved[self.shares[name]] = max(1, round(float(value) * steps))
             elif name in self.amounts:
                 step = self.amount_of_step(name, batch_size, tokens_per_example)
                 least = 1 if float(value) else 0

@@ -14,6 +14,7 @@ class Cosine(Schedule):
     """α + (1-α) (1 + cos(π t/T)) / 2 for t <= T, then α: T ``decay_steps``, α ``end_factor``."""
 
     name = "cosine"
+    decays_after_warmup = True
     space: ClassVar[Space] = {"decay": {"linear": [0.5, 1]}, "end_factor": 0.0}
     ranges: ClassVar[Ranges] = {"end_factor": Domain(low=0)}
 

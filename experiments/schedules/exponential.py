@@ -13,6 +13,7 @@ class Exponential(Schedule):
     """α^(t/T) for t <= T, then α: T ``decay_steps``, α ``end_factor``; torch's γ is α^(1/T)."""
 
     name = "exponential"
+    decays_after_warmup = True
     space: ClassVar[Space] = {"decay": {"linear": [0.5, 1]}, "end_factor": 0.01}
     ranges: ClassVar[Ranges] = {"end_factor": Domain(low=0, high=1, above=True, closed=True)}
 

@@ -13,6 +13,7 @@ class Linear(Schedule):
     """1 - (1-α) t/T for t <= T, then α: T is ``decay_steps``, α ``end_factor``."""
 
     name = "linear"
+    decays_after_warmup = True
     space: ClassVar[Space] = {"decay": {"linear": [0.5, 1]}, "end_factor": 0.01}
     ranges: ClassVar[Ranges] = {"end_factor": Domain(low=0)}
 

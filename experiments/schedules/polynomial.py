@@ -16,6 +16,7 @@ class Polynomial(Schedule):
     """
 
     name = "polynomial"
+    decays_after_warmup = True
     space: ClassVar[Space] = {"decay": {"linear": [0.5, 1]}, "power": 2.0, "end_factor": 0.0}
     ranges: ClassVar[Ranges] = {
         "power": Domain(low=0, high=100, above=True, closed=True),

@@ -289,27 +289,27 @@ RECORDED = {
         "770c855eb654e68d74c4",
     ),
     ("linear", "sgd"): (
-        "b6802b7d40b59ac1a2f0", "024bc9314b1b4ee9eb84", "5f6ff78ddb0a61151c8a",
+        "403b8779dba9ea977547", "d781d01956d7b70730ee", "230114b3330558d16491",
         "063a101326bd2361760b",
     ),
     ("linear", "my_opt.py:Sign"): (
-        "bc58a2059a9b549d65b8", "09af7b9f51e8f98563b6", "f0b58593f04609e11231",
+        "267a9d48be384c2dd3ad", "d0541ddde04bc1895648", "56ac38237654e43ed9b3",
         "966608218eb0d63a5a40",
     ),
     ("cosine", "sgd"): (
-        "56794044364958123396", "69de60c209a18f53f87d", "b52a0add8312dfaa1c82",
+        "e6d11d345ceccf04356b", "e79dedeb43200e5de268", "1176d7a888fe4a607659",
         "277bcf5e62d6371d919c",
     ),
     ("cosine", "my_opt.py:Sign"): (
-        "afc094152f0139685c86", "4a32a74fdaeda854f4a8", "2b9e2e4a760e6c6cf25b",
+        "692dd7ef2fe4703cfec5", "7c5f6e734995d7bfac6a", "f5ffa7e1bdfe2f9a9deb",
         "431940be272f77671b55",
     ),
 }  # fmt: skip
 
 
 def test_ids_of_recorded_schedules(tmp_path):
-    """As they were when the three schedules were functions of one file: studies, trials 0 and 3,
-    searches."""
+    """Studies, trials 0 and 3, searches; of the constant schedule as they were when the three were
+    functions of one file, of the others since a decay ends with the budget after a warmup."""
     ids_now = {
         (plan.study.schedule, plan.study.optimizer): (
             *(plan.study.id, plan.trial(0).id, plan.trial(3).id),
@@ -339,3 +339,22 @@ budget: 100 steps
     after = {p.study.schedule: p.study.id for p in own(tmp_path, text).plans()}
     assert after["constant"] == before["constant"]
     assert after["late.py:Late"] != before["late.py:Late"]
+
+
+@pytest.mark.parametrize("name", ["constant", "cosine", "linear", "wsd"])
+def test_a_decay_after_a_warmup_is_another_study_than_it_was(tmp_path, name):
+    """Once the share of its decay was of the whole budget; of other schedules nothing changed."""
+
+    def identity_of(search):
+        text = SCHEDULED.replace("[constant, linear, cosine]", name).split("search:")[0]
+        (plan, _) = own(tmp_path, f"{text}search: {search}\nbudget: 100 steps\n").plans()
+        return plan.identity["schedule"]
+
+    moved = {"name": name, "decay": "after warmup"} if name in ("cosine", "linear") else name
+    lengths = "decay: 0.5, " if name != "constant" else ""
+    assert identity_of(f"{{{lengths}warmup: 0.1}}") == moved
+    assert identity_of(f"{{{lengths}warmup_steps: {{integer: [0, 9]}}}}") == moved
+    assert identity_of(f"{{{lengths}warmup: 0}}") == name
+    assert identity_of("{learning_rate: 0.1}") == name
+    if lengths:
+        assert identity_of("{decay_steps: 50, warmup: 0.1}") == name

@@ -234,6 +234,41 @@ def test_shares_of_the_budget_become_steps() -> None:
     assert caught.value.hint == "did you mean 'cosine'?"
 
 
+@pytest.mark.parametrize(
+    "warmup", [{"warmup": 0.1}, {"warmup_steps": 20}, {"warmup_examples": 640}]
+)
+@pytest.mark.parametrize("end", [0.0, 0.1])
+def test_a_cosine_after_a_warmup_ends_with_the_budget(warmup: dict[str, float], end: float) -> None:
+    """Loshchilov & Hutter 2017, equation 5: T_cur from 0 at the peak to T_i at the end."""
+    cosine, budget, rise = schedules.get("cosine"), 200, 20
+    values = cosine.resolve({"decay": 1, "end_factor": end, **warmup}, budget, 32)
+    for step in range(rise, budget + 1):
+        share = (step - rise) / (budget - rise)
+        expected = end + 0.5 * (1 - end) * (1 + math.cos(share * math.pi))
+        assert cosine.factor(step, values) == pytest.approx(expected, abs=1e-15)
+    assert cosine.factor(budget, values) == end
+
+
+@pytest.mark.parametrize("name", schedules.names())
+def test_a_decay_that_ends_with_the_budget_does_so_after_a_warmup_too(name: str) -> None:
+    schedule = schedules.get(name)
+    if not schedule.decays_after_warmup:
+        assert name not in ("cosine", "linear", "polynomial", "exponential")
+        return
+    for warmup in ({"warmup": 0.25}, {}):
+        values = {"end_factor": 0.125, **schedule.resolve({"decay": 1, **warmup}, 60)}
+        assert schedule.factor(60, values) == pytest.approx(0.125)
+        assert schedule.factor(59, values) > 0.125 * 1.0001
+    assert schedule.resolve({"decay": 0.5, "warmup_steps": 20}, 60)["decay_steps"] == 20
+    assert schedule.resolve({"decay": 1, "warmup_steps": 70}, 60)["decay_steps"] == 1
+
+
+def test_lengths_of_several_phases_are_shares_of_the_whole_budget() -> None:
+    values = {"warmup": 0.05, "stable": 0.85, "decay": 0.1}
+    resolved = schedules.get("wsd").resolve(values, 200)
+    assert resolved == {"warmup_steps": 10, "stable_steps": 170, "decay_steps": 20}
+
+
 def test_examples_and_tokens_become_steps_of_the_batch_size() -> None:
     linear = schedules.get("linear")
     values = {"decay_examples": 6_400, "warmup_tokens": 51_200}
