@@ -63,14 +63,16 @@ def plan(
 
     from experiments.config.technique_checks import check_device
     from experiments.execution.forecast import forecast
+    from experiments.records import baselines
     from experiments.records.planned import planned
 
     experiment = load(source, {}, overrides)
-    studies = planned(experiment)
+    results = results or default_results()
+    studies = planned(experiment, known=_baseline_steps(results, experiment))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     check_device(experiment, experiment.combinations, device)
     costs = forecast(studies.plans, device)
-    trials = recorded(results or default_results(), studies.plans)
+    trials = recorded(results, studies.plans)
     choices = _layout_choices(studies.plans, device)
     rows = []
     for plan, columns in zip(studies.plans, studies.columns, strict=True):
@@ -103,6 +105,8 @@ def plan(
         for name, counted in (("batch_size", "batch_tokens"), ("most_examples", "most_tokens")):
             table.insert(list(table.columns).index(name) + 1, counted, table[name] * each)
     table.attrs["device"] = device
+    waiting = [plan for plan in studies.plans if plan.waits]
+    table.attrs["waits"] = baselines.lines(baselines.WAITS, waiting)
     table.attrs["example_unit"] = studies.columns[0]["example_unit"]
     return table
 
@@ -127,6 +131,20 @@ def _layout_choices(plans: Sequence[StudyPlan], device: str) -> dict[str, dict[s
         pack.study.id: {"layout_choice": json_text(made[i]) if made is not None else None}
         for i, pack in enumerate(largest)
     }
+
+
+def _baseline_steps(results: str | Path | Location, experiment: Experiment) -> dict[str, int]:
+    """The baselines' steps to target that a results folder holds; a missing folder holds none."""
+    import results as dataset
+    from experiments.records.baselines import recorded
+    from results.storage.location import Location
+
+    location = Location.of(results)
+    if not location.files("studies", ".parquet"):
+        return {}
+    studies = dataset.open(location).studies
+    of_experiment = studies[studies["experiment"] == experiment.name]
+    return recorded(of_experiment, experiment.targets[-1])
 
 
 def recorded(results: str | Path | Location, plans: Sequence[StudyPlan]) -> dict[str, int]:

@@ -248,7 +248,8 @@ def _plan(experiment: Experiment, row: Mapping[str, Any]) -> StudyPlan:
     from experiments.records.recorded import description
     from experiments.records.rows import study_columns
 
-    plans = experiment.plans(source=row["workload_version"])
+    steps = row["baseline_steps"]
+    plans = experiment.plans(row["workload_version"], lambda _: steps and int(steps))
     for plan in plans:
         if plan.study.id == row["study"]:
             return plan

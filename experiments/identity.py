@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.errors import ExperimentError
+from experiments.factors.of_target import OfTarget
 from experiments.optimizers import Optimizer
 from experiments.optimizers.routed import Routed
 from experiments.schedules import Schedule
@@ -48,6 +49,8 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fal
 def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (str, bool)):
         return value
+    if isinstance(value, OfTarget):
+        return str(value)
     if type(value) is float:
         if not math.isfinite(value):
             raise ExperimentError(f"{value} cannot be part of a trial's identity")

@@ -6,7 +6,7 @@ is sent by name; the worker that trains it loads it (``WorkloadRef.load``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -19,6 +19,8 @@ Role = Literal["search", "extension", "repeat"]
 Status = Literal["COMPLETE", "INFEASIBLE", "INCOMPLETE"]
 Precision = Literal["float32", "float64", "bfloat16", "float16", "tf32", "bfloat16_weights"]
 AUTO: Literal["auto"] = "auto"
+BaselineSteps = Callable[[str], int | None]
+"""The steps to target by the id of a baseline's study; ``None`` where they are not known yet."""
 StopReason = Literal["target", "budget", "diverged", "dominated", "error"]
 
 
@@ -77,6 +79,10 @@ class Study:
     technique: Mapping[str, Any] = field(default_factory=dict)
     """``precision``, ``ghost_batch``, ``ramp``, ``rule``, and techniques by what loads them, with
     their arguments: part of the training algorithm, not tuned."""
+    written_technique: Mapping[str, Any] | None = None
+    """The same with lengths as the file writes them, ``0.5 of target``; ``None``: none is."""
+    baseline_steps: int | None = None
+    """The baseline's steps to target, where lengths are shares of them and these are known."""
     batch_size: int
     """Examples of the first step, and of every step where there is no ramp."""
     ramp: BatchSizes | None = None
@@ -141,7 +147,8 @@ class Study:
     @property
     def technique_by_label(self) -> dict[str, Any]:
         """The technique in tables, figures and messages: a user's class without its file."""
-        return {class_name(name): arguments for name, arguments in self.technique.items()}
+        written = self.written_technique or self.technique
+        return {class_name(name): arguments for name, arguments in written.items()}
 
     @property
     def shape(self) -> str:

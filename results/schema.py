@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from results.errors import ResultsError, nearest
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 VERSION_KEY = b"batchscale.schema"
 TABLE_KEY = b"batchscale.table"
 REPLACES_KEY = b"batchscale.replaces"
@@ -62,6 +62,7 @@ _PLAN: dict[str, pa.DataType] = {
     "stop_at_target": _FLAG,
     "search": _TEXT,  # how points are drawn: sobol, random, grid, points, optuna:tpe …
     "estimator": _TEXT,  # represents a batch size: minimum, best_of_10, median_of_searches
+    "baseline_steps": _COUNT,  # to target, of which lengths are shares; null: of none, or unknown
     "refine_ratio": _NUMBER,  # of the finer grid on which brackets are refined; null: off
     "engine": _TEXT,
     "layout": _TEXT,  # JSON
@@ -84,6 +85,7 @@ _STUDIES: dict[str, pa.DataType] = {
     "budget": _TEXT,  # as written: "50 epochs + 2000 steps"
     **_PLAN,
     "experiment_yaml": _TEXT,  # the resolved file; it can be run again
+    "baseline": _TEXT,  # JSON: the studies of whose steps to target lengths are shares
     "notes": _TEXT,  # JSON: sentences for its curve's notes
     "time": _TIME,
 }

@@ -151,6 +151,7 @@ def _plan(studies: pd.DataFrame, format: Format) -> str:
     all_of = ", ".join(f"{n.replace('_', ' ')} {table[n].iloc[0]}" for n in same)
     steps, examples = int(studies["most_steps"].sum()), int(studies["most_examples"].sum())
     example = studies.attrs.get("example_unit", "example")
+    waits = "".join(f"{text}\n" for text in studies.attrs.get("waits", ()))
     unit = "GPU-hours" if studies.attrs.get("device") == "cuda" else "worker-hours"
     return (
         f"{text}\n{count(len(studies), 'study')}, {count(wanted, 'feasible trial')} wanted, "
@@ -160,6 +161,7 @@ def _plan(studies: pd.DataFrame, format: Format) -> str:
         f"{hours:.2g} {unit} on this machine ({clock(hours * 3600)} on one worker, "
         f"{evaluating / hours:.0%} of it for evaluations), if every trial ran its whole budget; "
         "stopping at the target and dominated stopping make it less\n"
+        f"{waits}"
         f"{_layout_choices(studies)}"
     )
 
@@ -210,6 +212,8 @@ def _summary(run: Run) -> int:
 
 def _status(state: Status, format: Format) -> str:
     """The state of a results folder: its experiments, the running packs, the time left."""
+    from experiments.records.baselines import line
+
     if format in ("csv", "json"):
         return frame_text(state.studies, format)
     others = int(state.studies["other_searches"].sum())
@@ -224,6 +228,8 @@ def _status(state: Status, format: Format) -> str:
             f"them with "
             "--search all\n"
         )
+    waits = state.studies.groupby("waits")["batch_size"]
+    text += "".join(f"\n{line(str(reason), [*sizes])}\n" for reason, sizes in waits)
     if len(state.packs):
         columns = ["experiment", "optimizer", "batch_size", "trials", "step", "best", "machine"]
         ages = [f"{seconds:.0f} s ago" for seconds in state.running["silent"]]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,14 @@ from experiments.config.load import KEY_HINT, holds_key
 from experiments.config.points import HandPicked, Point
 from experiments.config.schema import ExperimentFile
 from experiments.config.tuning import Entries, Search, check_domain
+from experiments.config.yaml_lines import Path as KeyPath
 from experiments.errors import ExperimentError
 from experiments.factors.design import combined
+from experiments.factors.of_target import OfTarget, mentions, resolved
 from experiments.factors.ramp import Ramp
 from experiments.factors.rule import Rule
 from experiments.optimizers import Optimizer
-from experiments.plan import Value, WorkloadRef
+from experiments.plan import Study, Value, WorkloadRef
 from experiments.schedules import Schedule
 from experiments.search.space import Dimension
 from workloads import Workload
@@ -44,6 +46,10 @@ class Combination:
     """What derives metaparameters from another batch size's; also in ``technique``, as text."""
     points: tuple[Point, ...] = ()
     """Rows of the search that are chosen by hand."""
+    swept: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the grid."""
+    baseline: tuple[Combination, ...] = ()
+    """Of whose steps to target lengths are shares (``experiments.factors.of_target``)."""
 
     @property
     def given(self) -> frozenset[str]:
@@ -126,10 +132,37 @@ def combinations(file: ExperimentFile) -> tuple[list[Combination], Search]:
                     space=space,
                     fixed={n: e for n, e in fixed.items() if n not in grid.fields},
                     points=points,
+                    swept=swept,
                 )
             )
     _check_ranges(file, result)
-    return result, tuned
+    return _with_baselines(file, result), tuned
+
+
+def at_steps(
+    file: ExperimentFile, combination: Combination, baseline: Study, steps: int
+) -> Combination:
+    """The combination with shares of the budget for those of ``steps``, the ``baseline``'s to
+    target at the same batch size.
+
+    Raises:
+        ExperimentError: a technique cannot have these.
+    """
+    # Schedules and ramps run in examples, which are steps where no ramp is; techniques in steps.
+    seen, examples = baseline.batches.schedule_step(steps), baseline.schedule_steps
+    technique = resolved(combination.technique, steps, baseline.budget_steps)
+    ramp = combination.ramp
+    try:
+        techniques.load(technique, file.base)
+    except ExperimentError as error:
+        message = f"with {steps} steps to target at batch size {baseline.batch_size}: {error}"
+        raise file.error(file.path_of("technique"), message, error.hint) from None
+    return replace(
+        combination,
+        technique=technique,
+        fixed=resolved(combination.fixed, seen, examples),
+        ramp=ramp and replace(ramp, changes=resolved(ramp.changes, seen, examples)),
+    )
 
 
 def _check_swept(
@@ -193,3 +226,71 @@ def _check_ranges(file: ExperimentFile, combinations: Sequence[Combination]) -> 
                 f"{combination.optimizer.label} tunes {' and '.join(ranges) or 'nothing'} alone",
                 "choose method: optuna:tpe, or tune more",
             )
+
+
+def _with_baselines(file: ExperimentFile, combinations: Sequence[Combination]) -> list[Combination]:
+    """Combinations whose lengths are of the target, with their ``baseline``; the others as they
+    are.
+
+    Raises:
+        ExperimentError: there is no baseline, or it has such a length itself; with the place.
+    """
+    first: dict[str, Combination] = {}
+    result = []
+    for combination in combinations:
+        baseline = first.setdefault(repr(combination.swept), combination)
+        if not mentions(_lengths(combination)):
+            result.append(combination)
+            continue
+        path, text = _place(file, combination)
+        if file.design == "product":
+            message = f"{text!r} is of the baseline's steps to target, and there is no baseline"
+            hint = "design: one_factor makes one of the first value of each factor"
+            raise file.error(path, message, hint)
+        if combination is baseline:
+            message = f"{text!r} is of the baseline's steps to target, and the baseline has it"
+            hint = (
+                "the first value of each factor makes the baseline: give it in another one; in "
+                "search, below the name of another schedule"
+            )
+            raise file.error(path, message, hint)
+        result.append(replace(combination, baseline=(baseline,)))
+    return result
+
+
+def _lengths(combination: Combination) -> list[Any]:
+    ramp = combination.ramp
+    return [combination.technique, combination.fixed, ramp.changes if ramp else ()]
+
+
+def _place(file: ExperimentFile, combination: Combination) -> tuple[KeyPath, str]:
+    """The place of the first length of the target, and its text."""
+    roots: list[tuple[KeyPath, Any]] = []
+    if mentions(combination.technique):
+        path = file.path_of("technique")
+        roots.append((path, file.grid.get("technique", file.technique)))
+    if combination.ramp and mentions(combination.ramp.changes):
+        roots.append((("grid", "batch_size", "ramp"), list(file.ramps)))
+    names = [name for name, value in combination.fixed.items() if mentions(value)]
+    owners = (combination.schedule.name, combination.schedule.label, combination.optimizer.label)
+    for name in names:
+        for owner in owners:
+            section = file.search.get(owner)
+            if isinstance(section, Mapping) and name in section:
+                roots.append((("search", owner, name), section[name]))
+        roots.append((("search", name), file.search.get(name)))
+    for path, value in roots:
+        for place in _texts(value, path):
+            return place
+    return ("grid",), names[0]
+
+
+def _texts(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts(item, (*path, key))
+    elif isinstance(value, (list, tuple)):
+        for i, item in enumerate(value):
+            yield from _texts(item, (*path, i))
+    elif isinstance(OfTarget.parse(value), OfTarget):
+        yield path, str(value)

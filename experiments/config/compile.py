@@ -11,7 +11,7 @@ from typing import Any, Self
 from pydantic import PrivateAttr
 
 import workloads
-from experiments import identity, parallel, search, techniques
+from experiments import identity, search, techniques
 from experiments.batch_sizes import BatchSizes
 from experiments.config import load as reading
 from experiments.config import yaml_lines
@@ -27,16 +27,16 @@ from experiments.config.checks import (
     ramp_of,
     sizes_in_examples,
 )
-from experiments.config.combinations import Combination, combinations
+from experiments.config.combinations import Combination, at_steps, combinations
 from experiments.config.grid import BESIDE
 from experiments.config.schema import ExperimentFile
 from experiments.config.study_plan import StudyPlan
 from experiments.config.technique_checks import check_workload
 from experiments.config.tuning import Search
 from experiments.config.yaml_lines import Places
-from experiments.errors import ExperimentError
-from experiments.parallel.configuration import parse as parse_layout
-from experiments.plan import AUTO, Layout, Study
+from experiments.factors.of_target import in_text
+from experiments.parallel.configuration import layout_of
+from experiments.plan import BaselineSteps, Layout, Study
 from results.targets.target import Target
 from workloads.checks import check_splits, length_of
 
@@ -89,7 +89,9 @@ class Experiment(ExperimentFile):
             "none is dominated."
         ]
 
-    def plans(self, source: str | None = None) -> list[StudyPlan]:
+    def plans(
+        self, source: str | None = None, known: BaselineSteps = lambda _: None
+    ) -> list[StudyPlan]:
         """A plan for each study: combinations of the grid in its order, batch sizes ascending.
 
         Reads the workload's data (for the size of its training set).
@@ -97,6 +99,7 @@ class Experiment(ExperimentFile):
         Args:
             source: hash of the workload's code that identities hold instead of the present one (an
                 earlier run's ``workload_version``), so that its results count as this experiment's.
+            known: steps to target of baselines; the plan of a study that needs others ``waits``.
 
         Raises:
             ExperimentError: a batch size, budget or target that the data cannot have; an optimizer
@@ -116,7 +119,7 @@ class Experiment(ExperimentFile):
                 sizes_of = functools.partial(self._sizes_in, sizes[key])
                 check_workload(self, workload, data, self.combinations, sizes_of)
             plans += [
-                self._plan(combination, batch_size, sizes[key], source)
+                self._plan(combination, batch_size, sizes[key], source, known)
                 for batch_size in self._sizes_in(sizes[key], combination)
             ]
         return plans
@@ -167,7 +170,12 @@ class Experiment(ExperimentFile):
         return self.trials
 
     def _plan(
-        self, combination: Combination, batch_size: int, train_size: int | None, source: str | None
+        self,
+        combination: Combination,
+        batch_size: int,
+        train_size: int | None,
+        source: str | None,
+        known: BaselineSteps,
     ) -> StudyPlan:
         budget_steps = budget_in_steps(self, batch_size, train_size, combination.workload)
         ghost = combination.technique.get("ghost_batch")
@@ -179,22 +187,35 @@ class Experiment(ExperimentFile):
             )
         check_tokens(self, combination)
         check_rule(self, combination, batch_size)
+        written, to_target = combination, None
+        baseline = [
+            self._plan(each, batch_size, train_size, source, known).study
+            for each in combination.baseline
+        ]
+        if baseline and (to_target := known(baseline[0].id)) is not None:
+            combination = at_steps(self, combination, baseline[0], to_target)
         ramp = ramp_of(self, combination, batch_size, budget_steps, train_size)
         steps = (ramp and ramp.budget_steps) or budget_steps
         described = self._identity(combination, batch_size, source, ramp, steps)
+        study_id = identity.study_id(described)
+        if baseline:  # a study is one as it is written, its trials are by what that comes to
+            as_written = self._identity(written, batch_size, source, None, budget_steps)
+            if (written_id := identity.study_id(as_written)) != study_id:
+                study_id = described["study"] = written_id
         rule, table_of = combination.rule, None
         if (
             rule is not None and rule.transfers and rule.base is not None
         ):  # the points of the base, without the rule
             most = budget_in_steps(self, rule.base, train_size, combination.workload)
             base_ramp = ramp_of(self, combination, rule.base, most, train_size)
-            plain = replace(combination, rule=None, technique=_without_rule(combination.technique))
+            technique = {n: v for n, v in combination.technique.items() if n != "rule"}
+            plain = replace(combination, rule=None, technique=technique)
             base_steps = (base_ramp and base_ramp.budget_steps) or most
             of_base = plain, rule.base, source, base_ramp, base_steps
             table_of = identity.study_id(self._identity(*of_base))
         optimizer, schedule = combination.optimizer, combination.schedule
         study = Study(
-            id=identity.study_id(described),
+            id=study_id,
             experiment=self.name,
             workload=combination.workload_ref(self),
             optimizer=optimizer.name,
@@ -202,7 +223,9 @@ class Experiment(ExperimentFile):
             schedule=schedule.name,
             schedule_name=schedule.display_name,
             technique=combination.technique,
+            written_technique=in_text(written.technique) if baseline else None,
             batch_size=batch_size,
+            baseline_steps=to_target,
             ramp=ramp,
             trials=self._trials(combination),
             budget_steps=steps,
@@ -213,7 +236,7 @@ class Experiment(ExperimentFile):
             keep=None if table_of else self.keep,  # the best points of the base stay exact
             evaluation_ratio=self.evaluation_ratio,
             search=self.search_method,
-            search_id=self._search_id(combination, budget_steps),
+            search_id=self._search_id(combination, budget_steps, to_target),
             search_seed=self.seed,
             extend=0 if table_of else self.extend,
             repeats=self.repeats,
@@ -232,36 +255,18 @@ class Experiment(ExperimentFile):
             tokens_per_example=combination.workload.tokens_per_example,
             rule=rule,
             table_of=table_of,
+            baseline=tuple(study.id for study in baseline),
         )
 
     @functools.cached_property
     def _layout(self) -> Layout:
-        written: Any = self.layout
-        if isinstance(written, Mapping):
-            workers = self.workers if "workers" in self.model_fields_set else None
-            layout = parse_layout(
-                written,
-                workers,
-                [combination.workload for combination in self.combinations],
-                parallel.DIMENSIONS.packaged,
-                lambda key, *error: self.error(("layout", key) if key else ("layout",), *error),
-            )
-            return self._on_machines(layout)
-        if not isinstance(written, str | None):
-            forms = "a name, auto, or dimensions: layout: {data: 2, shard: 2}"
-            raise self.error(("layout",), f"layout cannot be {written!r}", forms)
-        if written in (None, AUTO):
-            return self._on_machines(Layout(auto=(written == AUTO) or None, workers=self.workers))
-        try:
-            name = parallel.get(written, self.base).name
-        except ExperimentError as error:
-            is_dimension = written in parallel.DIMENSIONS.packaged
-            hint = f"layout: {{{written}: 2}}" if is_dimension else error.hint
-            raise self.error(("layout",), str(error), hint) from None
-        return self._on_machines(Layout(name=name, workers=self.workers))
-
-    def _on_machines(self, layout: Layout) -> Layout:
-        """The layout with what the file says of memory, GPUs and processes."""
+        layout = layout_of(
+            self.layout,
+            self.workers if "workers" in self.model_fields_set else None,
+            [combination.workload for combination in self.combinations],
+            self.base,
+            lambda key, *error: self.error(("layout", key) if key else ("layout",), *error),
+        )
         check_processes(self, layout)
         return replace(
             layout,
@@ -301,7 +306,7 @@ class Experiment(ExperimentFile):
             repeat_data=self.repeat_data,
         )
 
-    def _search_id(self, combination: Combination, budget_steps: int) -> str:
+    def _search_id(self, combination: Combination, budget_steps: int, to_target: int | None) -> str:
         """The description of a search without its seed: all that decides which points its table
         holds.
 
@@ -319,6 +324,8 @@ class Experiment(ExperimentFile):
             described["trials"] = self._trials(combination)
         if combination.rule is not None:
             described["rule"] = str(combination.rule)
+        if combination.baseline:
+            described["baseline_steps"] = to_target
         shares = combination.schedule.shares.keys()
         if method.block or shares & {*combination.space, *combination.fixed}:
             described["budget_steps"] = budget_steps
@@ -326,10 +333,6 @@ class Experiment(ExperimentFile):
             described["target"] = str(self.targets[-1])
             described["keep"] = self.keep if self.stop_at_target else None
         return identity.digest(described)
-
-
-def _without_rule(technique: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in technique.items() if name != "rule"}
 
 
 def load(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Experiment:

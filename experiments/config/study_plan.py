@@ -60,6 +60,13 @@ class StudyPlan:
     """What derives metaparameters from those of the table."""
     table_of: str | None = None
     """The id of the study whose table it is; ``None``: its own."""
+    baseline: tuple[str, ...] = ()
+    """Ids of the studies of whose steps to target lengths are shares."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether these steps are not known yet: its lengths are not, and its trials are none."""
+        return bool(self.baseline) and self.study.baseline_steps is None
 
     @property
     def max_rows(self) -> int:

@@ -20,6 +20,7 @@ from experiments import optimizers, schedules
 from experiments.config.grid import Grid
 from experiments.config.yaml_lines import Path, Places, dotted
 from experiments.errors import ExperimentError, nearest
+from experiments.factors.of_target import OfTarget, in_text, mentions
 from experiments.factors.rule import in_rule
 from experiments.optimizers import Optimizer
 from experiments.optimizers.routed import Routed
@@ -153,7 +154,7 @@ class Search:
             parts[schedule.name] = {n: e for n, e in entries.items() if n in schedule.arguments}
         return {
             section: {
-                name: e.notation() if isinstance(e, Dimension) else e
+                name: e.notation() if isinstance(e, Dimension) else in_text(e)
                 for name, e in sorted(entries.items())
             }
             for section, entries in parts.items()
@@ -242,7 +243,8 @@ def _entry(name: str, value: Any, path: Path, places: Places) -> Entry:
     if isinstance(value, float) and not math.isfinite(value):
         raise places.error(path, f"{where}: {value} is not a finite number")
     if isinstance(value, (bool, int, float, str)):
-        return value
+        plain: Value = OfTarget.parse(value)
+        return plain
     if not isinstance(value, Mapping):
         raise places.error(
             path,
@@ -322,12 +324,16 @@ def check_value(
     Raises:
         ExperimentError: it is not; fields of the workload are checked elsewhere.
     """
+    if mentions(entry) and not any(name in schedule.shares for schedule in plans):
+        message = f"{dotted(path)}: {entry}: {name} is no share of the budget"
+        raise places.error(path, message, "lengths of schedules are: decay, warmup, period …")
     if name in grid.fields:
         return
     of_schedules = [schedule for schedule in plans if name in schedule.domains]
     for schedule in of_schedules:
         steps = schedule.shares.get(name)
-        hint = f"{name} is a share of the budget; {steps} is in steps" if steps else None
+        shares = f"{name} is a share of the budget, or such as 0.5 of target"
+        hint = f"{shares}; {steps} is in steps" if steps else None
         check_domain(entry, schedule.domains[name], hint, path, places)
     usual = name.rpartition(".")[2]  # muon.learning_rate
     if usual in DOMAINS and not of_schedules:
@@ -351,7 +357,7 @@ def check_domain(
         values = entry.bounds
     for value in values:
         if isinstance(value, (bool, str)):
-            raise places.error(path, f"{where}: {value!r} is not a number")
+            raise places.error(path, f"{where}: {value!r} is not a number", hint)
         if not math.isfinite(value):
             raise places.error(path, f"{where}: {value} is not a finite number")
         if value not in domain:

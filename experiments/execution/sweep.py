@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -26,12 +26,12 @@ from experiments.execution.signals import Interrupted, Stop
 from experiments.execution.staging import file_specs
 from experiments.execution.worker import MakeTrainer, Pace, training
 from experiments.plan import Layout, Study
-from experiments.records import amend, snapshots
+from experiments.records import amend, baselines, snapshots
 from experiments.records.no_target import no_target
 from experiments.records.planned import Planned, planned
 from experiments.records.recorded import Recorded, changed, read_recorded, refuse_changed
 from experiments.records.rows import record_lost_trial
-from experiments.records.space_edges import Judge, edges, sentence, sides
+from experiments.records.space_edges import Judge, notes, sides
 from experiments.scheduling import rounds
 from experiments.scheduling.dispatch import LARGEST_PACK, Dispatcher
 from experiments.scheduling.events import Note, Observer, Stage, TimeLeft, ignore
@@ -44,7 +44,6 @@ from results.schema import json_text
 from results.storage.location import Location
 from results.store import Store
 
-_EDGES_LISTED = 6
 _END = {"low": "lower", "high": "upper"}
 
 
@@ -117,7 +116,7 @@ def sweep(
     run = _Sweep(experiment, results, observer or ignore, pack_size, judge)
     run.plan(keep_old, retrain, executor_kind)
     stop = Stop(seconds)
-    if run.incomplete():
+    while run.incomplete() or run.resolve():
         context = ExecutorContext(
             location=run.location,
             layouts=list(dict.fromkeys(state.study.layout for state in run.states)),
@@ -138,7 +137,9 @@ def sweep(
             if run.incomplete() and not stop:
                 with executor.connect(run.report) as pools:
                     run.train(pools, stop)
-    if complete := not run.incomplete():
+        if stop or run.incomplete():
+            break
+    if complete := not (run.incomplete() or run.resolve()):
         run.tidy()
     summary = run.summary(complete)
     if stop.reason == "signal" and not complete:
@@ -163,6 +164,7 @@ class _Sweep:
         self.pack_size, self.judge = pack_size, judge
         self.began, self.since = time.monotonic(), datetime.now(UTC)
         self.trained = self.failed = 0
+        self.states: list[StudyState] = []
 
     def report(self, text: str) -> None:
         """What the sweep does while it does not train."""
@@ -190,24 +192,48 @@ class _Sweep:
         self.store = Store(self.location)
         end_orphans(self.store)
         change = None if retrain else changed(self.store, plans.plans, plans.rows)
-        if change is not None:
-            if not keep_old:
-                raise refuse_changed(change, self.experiment.workload)
-            plans = planned(self.experiment, source=change.version)
-        if new := plans.new_rows(self.store):
+        if change is not None and not keep_old:
+            raise refuse_changed(change, self.experiment.workload)
+        self.source = None if change is None else change.version
+        self.steps = self._recorded_steps()
+        if change is not None or self.steps:
+            plans = planned(self.experiment, self.source, self.steps)
+        if plans.new_rows(self.store):
             executor.check(layouts)
-        self.store.add_studies(new)
+        self._take(plans)
+
+    def _take(self, plans: Planned) -> None:
+        """Record the studies, and take in what is recorded of them."""
+        self.store.add_studies(plans.new_rows(self.store))
         if renamed := amend.rename(self.store, plans.studies):
             self.note(
                 f"{count(renamed, 'trial')} {agreeing(renamed, 'are')} recorded under the new "
                 "name of an optimizer or a schedule."
             )
+        before = {state.study.id for state in self.states}
         self._read_states(plans)
         for state in self.states:
-            self.observer(state.planned())
+            if state.study.id not in before:
+                self.observer(state.planned())
         self._retarget()
         amend.adopt(self.store, self.states)
-        self._note_other_searches()
+        if not before:
+            of_others = amend.notes_of_other_searches(self.states)
+            for note in (*of_others, *baselines.lines(baselines.WAITS, self.waiting)):
+                self.note(note)
+
+    def _recorded_steps(self) -> dict[str, int]:
+        studies = self.store.studies(self.experiment.name)
+        return baselines.recorded(studies, self.experiment.targets[-1])
+
+    def resolve(self) -> bool:
+        """Plan the studies whose baselines are complete by now; whether there are any."""
+        steps = baselines.known(self.waiting, self.states)
+        if not steps:
+            return False
+        self.steps = {**steps, **self.steps, **self._recorded_steps()}
+        self._take(planned(self.experiment, self.source, self.steps))
+        return True
 
     def _read_states(self, plans: Planned) -> None:
         self.passed_over = snapshots.passed_over(self.store, plans.studies)
@@ -219,6 +245,7 @@ class _Sweep:
         recorded = self._read_recorded(plans.studies)
         self.of_other_targets = recorded.others
         self.rows = {row["study"]: row for row in plans.rows}
+        self.waiting = [plan for plan in plans.plans if plan.waits]
         self.states = [
             StudyState(
                 plan=plan,
@@ -232,6 +259,7 @@ class _Sweep:
                 on_enlarged=self._enlarged,
             )
             for plan, columns, label in zip(plans.plans, plans.columns, plans.labels, strict=True)
+            if not plan.waits
         ]
 
     def _read_recorded(self, studies: Sequence[Study]) -> Recorded:
@@ -252,28 +280,11 @@ class _Sweep:
 
     def _retarget(self) -> None:
         """Record trials of an earlier target under the present one, if they need no training."""
-        target = self.states[0].study.targets[-1]
-        done = [
-            trial
-            for state in self.states
-            for trial in state.records
-            if trial in self.of_other_targets and not state.need(trial)
-        ]
-        moved = amend.retarget(self.store, self.experiment.name, target, done) if done else 0
-        if moved:
+        target = self.experiment.targets[-1]
+        if moved := amend.retarget_done(self.store, self.states, self.of_other_targets):
             self.note(
                 f"{count(moved, 'trial')} of an earlier target {agreeing(moved, 'are')} done "
                 f"under {target} as well."
-            )
-
-    def _note_other_searches(self) -> None:
-        others = [amend.of_other_searches(state) for state in self.states]
-        trials, studies = sum(others), sum(1 for number in others if number)
-        if trials:
-            self.note(
-                f"{count(trials, 'recorded trial')} of {count(studies, 'study')} "
-                f"{agreeing(trials, 'are')} of another search (another space, method or seed), and "
-                "not counted; --search all of regimes, plot and report counts them."
             )
 
     def incomplete(self) -> bool:
@@ -368,17 +379,9 @@ class _Sweep:
         claims.clear()
         if not any(claim["info"].get("experiment") == name for claim in claims.live()):
             self.store.compact(name)
-        notes = list(self._edge_notes())
-        for note in notes[:_EDGES_LISTED]:
+        at_edges = notes(self.states, self.judge, self.store) if self.judge else []
+        for note in (*baselines.lines(baselines.UNREACHED, self.waiting), *at_edges):
             self.note(note)
-        if len(notes) > _EDGES_LISTED:
-            more = len(notes) - _EDGES_LISTED
-            self.note(f"{count(more, 'more study', 'have')} an optimum at an edge.")
-
-    def _edge_notes(self) -> Iterator[str]:
-        for state in self.states:
-            if self.judge and state.hits() and (at := edges(state, self.judge, self.store)):
-                yield sentence(state, at)
 
     def summary(self, complete: bool) -> Summary:
         """The summary of the sweep."""

@@ -24,6 +24,7 @@ from typing import Any
 
 from experiments.batch_sizes import BatchSizes
 from experiments.errors import ExperimentError, nearest
+from experiments.factors.of_target import OfTarget, mentions
 from experiments.plan import Value
 from experiments.schedules import Schedule
 from results.counts import count
@@ -70,6 +71,9 @@ class Ramp:
             raise ExperimentError(message, hint=f"at most {_MOST_CHANGES}")
         pairs = [(share, 2 ** (i + 1)) for i, share in enumerate(given)]
         changes = _checked(kind, pairs if kind == "double_at" else given)
+        if 0 < sum(mentions(share) for share, _ in changes) < len(changes):
+            message = f"ramp {kind} has shares of the budget and of the target"
+            raise ExperimentError(message, hint="give all of one kind")
         kept = [pair for pair, before in zip(changes, [1, *_factors(changes)], strict=False)
                 if pair[1] != before]  # fmt: skip
         return cls(changes=tuple(kept)) if kept else None
@@ -197,10 +201,12 @@ def _checked(kind: str, pairs: Sequence[Any]) -> list[tuple[float, float]]:
     """Pairs of a share and a factor, both ascending."""
     checked: list[tuple[float, float]] = []
     for pair in pairs:
+        if isinstance(pair, Sequence) and not isinstance(pair, str):
+            pair = [OfTarget.parse(pair[0]), *pair[1:]] if pair else pair
         if not isinstance(pair, Sequence) or len(pair) != 2 or not all(map(_is_number, pair)):
             message = f"ramp {kind}: {pair!r} is not a share of the budget and a factor"
             raise ExperimentError(message, hint=_EXAMPLE)
-        share, factor = (int(x) if float(x).is_integer() else float(x) for x in pair)
+        share, factor = (_short(x) for x in pair)
         if not 0 < share < 1:
             message = f"ramp {kind}: {share} is not a share of the budget, over 0 and below 1"
             raise ExperimentError(message, hint=_EXAMPLE)
@@ -216,6 +222,10 @@ def _checked(kind: str, pairs: Sequence[Any]) -> list[tuple[float, float]]:
                 )
         checked.append((share, factor))
     return checked
+
+
+def _short(x: float) -> float:
+    return x if mentions(x) else int(x) if float(x).is_integer() else float(x)
 
 
 def _is_number(value: Any) -> bool:

@@ -6,15 +6,48 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from experiments import parallel
 from experiments.errors import ExperimentError, nearest
 from experiments.parallel.composed import MESH
 from experiments.parallel.dimension import Dimension
 from experiments.parallel.stages.stages import SCHEDULES
-from experiments.plan import Layout
+from experiments.plan import AUTO, Layout
 from workloads import Workload
 
 Error = Callable[[str | None, str, str | None], ExperimentError]
 """Makes an error of a key below ``layout`` (``None``: of the layout), a message and a hint."""
+
+
+def layout_of(
+    written: Any,
+    workers: int | None,
+    workloads: Iterable[Workload],
+    base: str | None,
+    error: Error,
+) -> Layout:
+    """The layout of a name, ``auto``, or a mapping of dimensions to numbers of ranks.
+
+    Args:
+        workers: as the file has them; ``None``: it has none.
+        workloads: that it has to fit.
+        base: the folder that a relative file starts from.
+
+    Raises:
+        ExperimentError: there is no such layout; as ``parse``.
+    """
+    if isinstance(written, Mapping):
+        return parse(written, workers, workloads, parallel.DIMENSIONS.packaged, error)
+    if not isinstance(written, str | None):
+        forms = "a name, auto, or dimensions: layout: {data: 2, shard: 2}"
+        raise error(None, f"layout cannot be {written!r}", forms)
+    if written in (None, AUTO):
+        return Layout(auto=(written == AUTO) or None, workers=workers or 1)
+    try:
+        return Layout(name=parallel.get(written, base).name, workers=workers or 1)
+    except ExperimentError as unknown:
+        is_dimension = written in parallel.DIMENSIONS.packaged
+        hint = f"layout: {{{written}: 2}}" if is_dimension else unknown.hint
+        raise error(None, str(unknown), hint) from None
 
 
 def parse(

@@ -8,7 +8,7 @@ the same study recorded do not count for this one, unless it has drawn the very 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -17,6 +17,7 @@ import pyarrow as pa
 from experiments.plan import Study, Trial
 from experiments.records.recorded import of_trials
 from experiments.scheduling.study_state import StudyState
+from results.counts import agreeing, count
 from results.run_state.claims import Claims
 from results.schema import SCHEMAS
 from results.searches import rows_of
@@ -84,6 +85,20 @@ def retarget(store: Store, experiment: str, target: Target, trials: Iterable[str
     return len(rows)
 
 
+def retarget_done(
+    store: Store, states: Sequence[StudyState], of_other_targets: Collection[str]
+) -> int:
+    """``retarget`` those trials that need no training under their studies' target; how many."""
+    done = [
+        trial
+        for state in states
+        for trial in state.records
+        if trial in of_other_targets and not state.need(trial)
+    ]
+    study = states[0].study
+    return retarget(store, study.experiment, study.targets[-1], done) if done else 0
+
+
 def _retargeted(row: Mapping[str, Any], target: Target, steps: pd.Series | None) -> dict[str, Any]:
     """The row with another target and the ``steps`` to it; without steps, its end is unchanged."""
     amended = {
@@ -138,6 +153,19 @@ def adopt(store: Store, states: Sequence[StudyState]) -> int:
         if trial not in claimed:
             state.join(trial, state.study.search_id, index)
     return len(rows)
+
+
+def notes_of_other_searches(states: Sequence[StudyState]) -> list[str]:
+    """What a user should know of recorded trials that belong to other searches alone."""
+    others = [of_other_searches(state) for state in states]
+    trials, studies = sum(others), sum(1 for number in others if number)
+    if not trials:
+        return []
+    return [
+        f"{count(trials, 'recorded trial')} of {count(studies, 'study')} "
+        f"{agreeing(trials, 'are')} of another search (another space, method or seed), and not "
+        "counted; --search all of regimes, plot and report counts them."
+    ]
 
 
 def of_other_searches(state: StudyState) -> int:

@@ -40,13 +40,16 @@ class Planned:
         return [row for row in self.rows if tuple(row[name] for name in names) not in have]
 
 
-def planned(experiment: Experiment, source: str | None = None) -> Planned:
+def planned(
+    experiment: Experiment, source: str | None = None, known: Mapping[str, int] | None = None
+) -> Planned:
     """Plan an experiment.
 
     Args:
         source: hash of earlier code of the workload to go by (``Experiment.plans``).
+        known: steps to target of baselines, by study.
     """
-    plans = experiment.plans(source)
+    plans = experiment.plans(source, (known or {}).get)
     text = experiment.to_yaml()
     commit = git_commit(experiment.base or None)
     columns, rows = [], []
@@ -64,6 +67,7 @@ def planned(experiment: Experiment, source: str | None = None) -> Planned:
                 "search_id": study.search_id,
                 "search_seed": plan.seed,
                 "dimensions": len(plan.space),
+                "baseline": list(plan.baseline) or None,
                 "budget": str(experiment.budget),
                 "engine": study.engine,
                 "layout": layout_columns(study.layout),

@@ -8,9 +8,11 @@ from typing import Any, Literal, Protocol
 from experiments.records.recorded import measurements
 from experiments.scheduling import rounds
 from experiments.scheduling.study_state import Side, StudyState
+from results.counts import count
 from results.store import Store
 from results.targets.retarget import metric as values_of
 
+_LISTED = 6
 _FURTHEST = 3
 """If no trial has reached the target, this many that came closest stand for the best."""
 
@@ -64,6 +66,15 @@ def sentence(state: StudyState, edges: Sequence[Edge]) -> str:
     if any(edge.verdict == "edge" for edge in edges):
         return f"{state.label}: the optimum sits on the edge of its search space, {where}."
     return f"{state.label}: near-best trials lie on the edge of the search space, {where}."
+
+
+def notes(states: Sequence[StudyState], judge: Judge, store: Store) -> list[str]:
+    """A sentence for each of the first studies whose optimum lies on an edge, and how many more."""
+    at_edges = [(state, edges(state, judge, store)) for state in states if state.hits()]
+    every = [sentence(state, at) for state, at in at_edges if at]
+    more = len(every) - _LISTED
+    rest = [f"{count(more, 'more study', 'have')} an optimum at an edge."] if more > 0 else []
+    return [*every[:_LISTED], *rest]
 
 
 def sides(state: StudyState, judge: Judge, store: Store) -> list[Side]:

@@ -6,6 +6,7 @@ nor the machine that trains is needed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from experiments.records.baselines import UNREACHED, WAITS
 from experiments.scheduling import rounds
 from experiments.scheduling.rounds import Record, Remaining
 from results.batch_phases import BatchPhases
@@ -40,8 +42,9 @@ class Status:
     (recorded trials of its present search), ``reached``, ``infeasible``, ``dominated``, ``failed``,
     ``running``, ``left`` (missing feasible trials of the search, running ones among them; neither
     of an enlarged space nor repeats), ``other_searches`` (recorded trials that belong to earlier
-    searches of the study alone), ``trial_seconds`` (of a worker, for each feasible trial so far;
-    NaN before the first)."""
+    searches of the study alone), ``waits`` (why it is not trained yet, where a length is of the
+    baseline's steps to target; null else), ``trial_seconds`` (of a worker, for each feasible trial
+    so far; NaN before the first)."""
     packs: pd.DataFrame
     """A row a running pack: pack, experiment, study, machine, ``trials``, ``step`` (of those that
     train), ``best`` (lowest last value of their metric; the highest where more is better),
@@ -92,11 +95,19 @@ def status(source: str | Path | Location | Results) -> Status:
         running[study] = running.get(study, 0) + len(claim["trials"])
     by_study = dict(tuple(trials.groupby("study")))
     costs = rounds.pack_seconds(trials)
-    rows, per_study = [], []
+    every: dict[tuple[str, str], dict[str, Any]] = {}
     for (_, row), current_study in zip(planned.iterrows(), is_current, strict=True):
         study = row["study"]
-        every = by_study.get(study, trials.iloc[:0])
-        counts = _study(dict(row), every, running.get(study, 0), planned=bool(current_study))
+        of_study = by_study.get(study, trials.iloc[:0])
+        counts = _study(dict(row), of_study, running.get(study, 0), planned=bool(current_study))
+        every[row["experiment"], study] = counts
+    rows, per_study = [], []
+    for (_, row), counts in zip(planned.iterrows(), every.values(), strict=True):
+        study = row["study"]
+        if counts["wanted"] and (waits := _waits(dict(row), every)):
+            counts["waits"] = waits
+            if waits == UNREACHED:
+                counts |= {"wanted": 0, "left": 0}
         # Rows of older versions and other writers may lack the budget.
         sizes = (row["budget_steps"], row["batch_size"])
         cost = None if any(map(pd.isna, sizes)) else trial_cost(dict(row))
@@ -104,7 +115,8 @@ def status(source: str | Path | Location | Results) -> Status:
         remaining = Remaining.of(counts["left"], counts["feasible"], packs, cost)
         per_study.append(remaining)
         rows.append({**counts, "trial_seconds": remaining.seconds_per_trial})
-    studies = pd.DataFrame(rows, columns=_STUDY_COLUMNS).astype({"trial_seconds": float})
+    types = {"trial_seconds": float, "waits": object}
+    studies = pd.DataFrame(rows, columns=_STUDY_COLUMNS).astype(types)
     lower = dict(zip(planned["study"], planned["targets"].str.contains("<"), strict=True))
     return Status(
         studies=studies,
@@ -117,8 +129,20 @@ def status(source: str | Path | Location | Results) -> Status:
 _KEYS = ["experiment", "study", "workload", "optimizer", "schedule", "batch_size"]
 _COUNTS = ["wanted", "done", "reached", "infeasible", "dominated", "failed", "running", "left"]
 _COUNTS += ["other_searches"]
-_STUDY_COLUMNS = [*_KEYS, *_COUNTS, "trial_seconds"]
+_STUDY_COLUMNS = [*_KEYS, *_COUNTS, "waits", "trial_seconds"]
 _PACK_COLUMNS = ["pack", "experiment", "study", "machine", "trials", "step", "best", "silent"]
+
+
+def _waits(
+    row: Mapping[str, Any], every: Mapping[tuple[str, str], Mapping[str, Any]]
+) -> str | None:
+    """Why a study that has lengths of the baseline's steps to target is not trained (yet)."""
+    if not isinstance(row["baseline"], str) or not pd.isna(row["baseline_steps"]):
+        return None
+    names = [(row["experiment"], study) for study in json.loads(row["baseline"])]
+    baseline = [every[name] for name in names if name in every]
+    complete = not any(counts["left"] for counts in baseline)
+    return UNREACHED if complete and not all(c["reached"] for c in baseline) else WAITS
 
 
 def trial_cost(row: Mapping[str, Any]) -> float:
@@ -166,6 +190,7 @@ def _study(
         "left": left if planned else 0,
         "feasible": wanted - left,
         "other_searches": len(every) - len(trials),
+        "waits": None,
     }
 
 

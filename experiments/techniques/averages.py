@@ -62,6 +62,7 @@ class Swa(Technique):
     order = 900
     excludes = dict.fromkeys(("ema", "lookahead"), SINGLE_AVERAGE)
     uses_budget = True
+    budget_shares = ("begin",)
 
     begin: Annotated[float, Field(ge=0, le=1)] = 0.75
     every: Annotated[int, Field(ge=1)] = 1

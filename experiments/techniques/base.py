@@ -141,6 +141,8 @@ class Technique:
     """Whether ``budget_steps`` matters: then the budget is part of a trial's identity."""
     budget_steps: ClassVar[int | None] = None
     """Steps of the study's budget, where ``uses_budget``; set before any hook is called."""
+    budget_shares: ClassVar[tuple[str, ...]] = ()
+    """Arguments that are shares of the budget: a file may also say ``0.5 of target``."""
     uses_seed: ClassVar[bool] = False
     """Whether ``seed`` matters."""
     seed: ClassVar[Any] = 0

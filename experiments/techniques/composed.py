@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from experiments.errors import ExperimentError, nearest
+from experiments.factors.of_target import HINT, shares_of_target
 from experiments.plan import Value
 from experiments.seeds import derive
 from experiments.techniques.base import (
@@ -51,27 +52,26 @@ def make_technique(kind: type[Technique], spec: str, arguments: Arguments) -> Te
         values = {next(iter(fields)): arguments}
     for name in values:
         if name not in fields:
-            raise ExperimentError(
-                f"technique {label} has no argument {name!r}",
-                hint=nearest(name, fields) if fields else "it has none",
-            )
+            hint = nearest(name, fields) if fields else "it has none"
+            raise ExperimentError(f"technique {label} has no argument {name!r}", hint=hint)
     for name, field in fields.items():
-        required = field.default is dataclasses.MISSING
-        if required and field.default_factory is dataclasses.MISSING and name not in values:
+        if field.default is field.default_factory is dataclasses.MISSING and name not in values:
             raise ExperimentError(
                 f"technique {label} needs a value of {name}",
                 hint=f"for example: technique: {{{label}: {{{name}: 0.1}}}}",
             )
+    of_target = shares_of_target(values, kind.budget_shares)
     try:
-        made: Technique = TypeAdapter(kind).validate_python(values)
+        made: Technique = TypeAdapter(kind).validate_python({**values, **of_target})
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"]) or "its arguments"
         reason = first["msg"].removeprefix("Value error, ")
         raise ExperimentError(
-            f"technique {label}: {name} cannot be {values.get(name, values)!r}: {reason}"
+            f"technique {label}: {name} cannot be {values.get(name, values)!r}: {reason}",
+            hint=HINT if name in kind.budget_shares else None,
         ) from None
-    return made.with_arguments({"name": spec})
+    return made.with_arguments({"name": spec, **of_target})
 
 
 _TRACED = ("prepare", "model", "parameter_groups", "batch", "forward", "criterion", "loss")

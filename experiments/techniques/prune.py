@@ -34,6 +34,7 @@ class Prune(Technique):
     name = "prune"
     order = 600
     follows_average = True
+    budget_shares = ("until", "begin")
     excludes = {"quantize": "rounding makes more weights zero than were asked for"}  # noqa: RUF012
 
     sparsity: Annotated[float, Field(gt=0, lt=1)]

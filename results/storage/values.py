@@ -24,7 +24,7 @@ _COUNTS = {
         ("budget_steps", "train_examples", "steps_run", "examples_run", "skipped_steps"), 0
     ),
     "steps_discarded": 0,
-    "gradients_per_step": 1,
+    **dict.fromkeys(("gradients_per_step", "baseline_steps"), 1),
     **dict.fromkeys(("steps_to_target", "last_miss", "refined_steps", "refined_last_miss"), 0),
     **dict.fromkeys(("train_seconds", "evaluation_seconds", "other_seconds"), 0),
 }
@@ -134,7 +134,7 @@ def _is_space(value: Any) -> bool:
 
 _JSON: Mapping[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("fields", "technique", "layout", "layout_choice", "versions"), _is_mapping),
-    **dict.fromkeys(("targets", "notes"), _is_texts),
+    **dict.fromkeys(("targets", "notes", "baseline"), _is_texts),
     "search_space": _is_space,
 }
 """Columns of JSON text with few different values; others are read where they are used."""

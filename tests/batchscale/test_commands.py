@@ -13,8 +13,10 @@ import pytest
 from safetensors import safe_open
 
 import batchscale as bs
+from batchscale.sweeps import plan
 from tests.batchscale.conftest import EXPERIMENT, Command
 from tests.batchscale.test_bad_input import clear
+from tests.experiments.test_target_lengths import fake, run
 
 
 def test_help_lists_the_commands(command: Command) -> None:
@@ -50,6 +52,22 @@ def test_a_dry_run_says_what_and_writes_nothing(command: Command, here: Path) ->
     assert answer.status == 0
     assert "8 studies, 48 feasible trials wanted, 0 trials recorded" in answer.out
     assert [path.name for path in here.iterdir()] == ["small.yaml"]
+
+
+def test_commands_say_which_studies_wait(tmp_path: Path, command: Command) -> None:
+    file = tmp_path / "lengths.yaml"
+    file.write_text(fake().to_yaml())
+    line = "2 studies wait for the baseline's steps to target at batch 64 and 128."
+    root = tmp_path / "runs"
+    answer = command("sweep", file, "--dry-run", "--results", root)
+    assert answer.out.endswith(f"\n{line}\n")
+    run(root, fake(), seconds=0)
+    assert f"\n{line}\n" in command("status", root).out
+    run(root, fake())
+    assert "wait" not in command("status", root).out
+    table = plan(file, results=root)
+    assert table.attrs["waits"] == []
+    assert table["swa"].dropna().unique().tolist() == ["0.5 of target"]
 
 
 def test_a_plan_shows_a_field_that_is_a_list(command: Command, here: Path) -> None:

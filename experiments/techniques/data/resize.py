@@ -25,6 +25,7 @@ class Resize(Technique):
     stacks = False
     why_not_stacked = "models at different steps see images of different sizes"
     uses_budget = True
+    budget_shares = ("until",)
 
     smallest: Annotated[float, Field(gt=0, lt=1)] = 0.5
     until: Annotated[float, Field(gt=0, le=1)] = 0.5

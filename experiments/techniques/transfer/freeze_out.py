@@ -23,6 +23,7 @@ class FreezeOut(Technique):
     name = "freeze_out"
     order = 700
     uses_budget = True
+    budget_shares = ("first", "last")
 
     first: Annotated[float, Field(ge=0, le=1)]
     last: Annotated[float, Field(ge=0, le=1)] = 1.0

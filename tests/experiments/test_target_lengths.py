@@ -1,0 +1,334 @@
+"""Lengths as shares of the baseline's steps to target, ``0.5 of target``: files, sweeps, status."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import results as dataset
+from experiments.config.compile import Experiment, load, parse
+from experiments.config.study_plan import StudyPlan
+from experiments.errors import ExperimentError
+from experiments.execution.sweep import Summary, sweep
+from experiments.factors.of_target import OfTarget, mentions, resolved
+from experiments.identity import canonical
+from experiments.plan import Measurement, Pack
+from experiments.records.baselines import baseline_steps
+from experiments.records.status import status
+from experiments.scheduling.events import Event, Note, PackStarted, StudyPlanned
+from experiments.training.pack_training import Training
+from tests.experiments.fakes import FakeTraining
+
+FILE = """\
+name: lengths
+workload: digits-softmax
+design: one_factor
+grid:
+  batch_size: {from: [64, 256], ramp: [none, {double_at: [0.25 of target, 0.5 of target]}]}
+  optimizer: sgd
+  technique: [none, {swa: 0.5 of target}, {prune: {sparsity: 0.5, until: 0.4 of target}}]
+  schedule: [constant, wsd]
+search:
+  learning_rate: {log: [0.05, 1]}
+  wsd: {stable: 0.5 of target, decay: 0.25 of target}
+trials: 4
+budget: 400 steps
+target: validation_error < 0.1
+"""
+
+
+def plans_of(file: Experiment, steps: int | None) -> list[StudyPlan]:
+    """With as many steps to target of each baseline."""
+    return file.plans(None, lambda _: steps)
+
+
+def test_lengths_are_of_the_baselines_steps() -> None:
+    file = parse(FILE)
+    unknown, known, other = (plans_of(file, steps) for steps in (None, 80, 100))
+    assert [plan.waits for plan in unknown] == [False] * 2 + [True] * 8
+    assert not any(plan.waits for plan in known)
+    ramp, swa, prune, wsd = (known[at].study for at in (2, 4, 6, 8))
+    assert ramp.batches.starts == (0, 20, 30)  # 20 steps of 64, then 10 of 128
+    assert swa.technique["swa"] == 0.5 * 80 / 400
+    assert prune.technique["prune"] == {"sparsity": 0.5, "until": 0.08}
+    point = known[8].trial(0).metaparameters
+    assert (point["stable_steps"], point["decay_steps"]) == (40, 20)
+    assert wsd.baseline_steps == 80
+    # A curve has one text at all batch sizes, and a study one id.
+    for plans in (unknown, known, other):
+        assert plans[4].study.technique_by_label == {
+            "precision": "float32", "swa": "0.5 of target",
+        }  # fmt: skip
+        assert (
+            plans[2].study.technique_by_label["ramp"] == "2x at 0.25 of target, 4x at 0.5 of target"
+        )
+    assert [p.study.id for p in unknown] == [p.study.id for p in known]
+    assert len({p.study.id for p in known}) == len(known)
+    # Its trials are those of the resolved length, and of its search.
+    for first, second in ((unknown, known), (known, other)):
+        for before, after in zip(first, second, strict=True):
+            same = not before.baseline
+            assert (before.trial(0).id == after.trial(0).id) == same
+            assert (before.study.search_id == after.study.search_id) == same
+    again = plans_of(parse(file.to_yaml()), 80)
+    assert [(p.study, p.trial(0)) for p in again] == [(p.study, p.trial(0)) for p in known]
+
+
+def test_a_plain_share_is_another_study() -> None:
+    text = FILE.replace("{swa: 0.5 of target}", "{swa: 0.5 of target}, {swa: 0.5}, {swa: 0.1}")
+    plans = plans_of(parse(text), 80)
+    swa = [p for p in plans if "swa" in p.study.technique and p.study.batch_size == 64]
+    assert [p.study.technique["swa"] for p in swa] == [0.1, 0.5, 0.1]
+    assert len({p.study.id for p in swa}) == len({p.study.search_id for p in swa[:2]}) + 1 == 3
+    assert len({p.made({"learning_rate": 0.1}, 0, index=0).id for p in swa}) == 3
+
+
+def test_a_share_of_the_target() -> None:
+    share = OfTarget.parse(" 0.50 of target")
+    assert share == OfTarget(0.5)
+    assert share != 0.5
+    assert pickle.loads(pickle.dumps(share)) == share
+    assert (str(share), canonical({"begin": share})) == (
+        "0.5 of target",
+        '{"begin":"0.5 of target"}',
+    )
+    for text in ("0.5 of targets", "half of target", "0.5", 0.5, True):
+        assert OfTarget.parse(text) is text
+    nested = {"a": [(share, 0.5)], "b": "text"}
+    assert mentions(nested)
+    assert resolved(nested, 60, 300) == {"a": [(0.1, 0.5)], "b": "text"}
+    assert not mentions(resolved(nested, 60, 300))
+
+
+RAMP = "[0.25 of target, 0.5 of target]"
+SHARE = "0.5 of target"
+OF = "is of the baseline's steps to target"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message", "hint"),
+    [
+        ("swa: 0.5 of target", "swa: 0.5 of targets", "7: technique swa: begin", SHARE),
+        ("swa: 0.5 of", "swa: -1 of", "7: technique swa: begin cannot be '-1 of target'", SHARE),
+        ("until: 0.4 of", "until: 2 of", "7: technique prune: until cannot be '2 of", SHARE),
+        ("sparsity: 0.5", "sparsity: 0.5 of target", "7: technique prune: sparsity", ""),
+        ("[none, {swa", "[{clip: 1 of target}, {swa", "7: technique clip: norm", ""),
+        ("stable: 0.5 of", "stable: -1 of", "11: search.wsd.stable: -1 of target is out", SHARE),
+        ("stable: 0.5 of", "stable: 0.5 off", "11: search.wsd.stable: '0.5 off target' is", SHARE),
+        ("stable: 0.5", "stable_steps: 0.5", "11: search.wsd.stable_steps: 0.5 of t", "decay"),
+        ("{log: [0.05, 1]}", "1 of target", "10: search.learning_rate: 1 of target: ", "decay"),
+        (RAMP, "[0.2 of target, 0.5]", "5: grid.batch_size.ramp: ramp double_at has", "one kind"),
+        (RAMP, "[2 of target]", "5: grid.batch_size.ramp: ramp double_at: 2 of target", "ramp"),
+        ("design: one_factor\n", "", f"4: '0.25 of target' {OF}, and there is no", "one_factor"),
+        (
+            "[none, {swa: 0.5",
+            "[{swa: 0.3",
+            f"7: '0.3 of target' {OF}, and the baseline",
+            "first value",
+        ),
+        ("  wsd:", "  warmup: 0.2 of target\n  wsd:", f"11: '0.2 of target' {OF}", "schedule"),
+        ("[none, {d", "[{double_at: [0.1 of target]}, {d", f"5: '0.1 of target' {OF}", "first"),
+    ],
+)
+def test_wrong_texts(old: str, new: str, message: str, hint: str) -> None:
+    text = FILE.replace(old, new, 1)
+    assert text != FILE
+    with pytest.raises(ExperimentError) as raised:
+        parse(text)
+    assert str(raised.value).startswith(f"experiment.yaml:{message}")
+    assert "\n" not in str(raised.value)
+    assert hint in (raised.value.hint or "")
+
+
+def test_a_length_that_a_technique_cannot_have_once_it_is_known() -> None:
+    text = FILE.replace("until: 0.4 of target", "until: 0.4 of target, begin: 0.1")
+    file = parse(text)
+    assert file.plans()
+    with pytest.raises(ExperimentError, match=r":7: with 80 steps to target at batch size 64: .*"):
+        plans_of(file, 80)
+
+
+def fake(**changes: Any) -> Experiment:
+    """A baseline and an arm that begins at half of its steps; a point is a share of 100 steps."""
+    return load(
+        {
+            "name": "lengths",
+            "workload": "digits-softmax",
+            "design": "one_factor",
+            "grid": {
+                "batch_size": [64, 128],
+                "optimizer": ["sgd"],
+                "technique": ["none", {"swa": "0.5 of target"}],
+            },
+            "search": {"learning_rate": {"linear": [0.05, 1.2]}},
+            "trials": 6,
+            "budget": "100 steps",
+            "target": "validation_error < 0.05",
+            "evaluation_ratio": 1.2,
+            **changes,
+        }
+    )
+
+
+def run(root: Path, of: Experiment, **options: Any) -> Summary:
+    return sweep(of, results=root, address="none", trainer=FakeTraining, **options)
+
+
+def rows(root: Path) -> pd.DataFrame:
+    trials = dataset.open(root).trials
+    arm = trials["technique"].str.contains("of target")
+    return trials.assign(arm=arm).sort_values("trial").reset_index(drop=True)
+
+
+def least(trials: pd.DataFrame) -> dict[int, int]:
+    """The baseline's steps to target by batch size."""
+    hits = trials[~trials["arm"]].groupby("batch_size")["steps_to_target"].min().dropna()
+    return {int(size): int(steps) for size, steps in hits.items()}  # type: ignore[call-overload]
+
+
+def recorded(trials: pd.DataFrame) -> dict[int, int]:
+    """The steps that the arm was planned by, by batch size."""
+    pairs = trials[trials["arm"]].groupby("batch_size")["baseline_steps"].unique()
+    return {int(size): int(steps.item()) for size, steps in pairs.items()}  # type: ignore[call-overload]
+
+
+def test_an_arm_waits_for_its_baseline(tmp_path: Path) -> None:
+    seen: list[Event] = []
+    did = run(tmp_path, fake(), observer=seen.append)
+    assert (did.complete, did.studies) == (True, 4)
+    trials = rows(tmp_path)
+    assert recorded(trials) == least(trials)
+    studies = dataset.open(tmp_path).studies.set_index("study")
+    for row in studies[studies["baseline"].notna()].to_dict("records"):
+        (baseline,) = json.loads(row["baseline"])
+        assert studies["batch_size"][baseline] == row["batch_size"]
+        assert row["baseline_steps"] == least(trials)[row["batch_size"]]
+    of_arm = set(trials["study"][trials["arm"]])
+    packs = [e.study in of_arm for e in seen if isinstance(e, PackStarted)]
+    assert packs == sorted(packs)
+    assert len([e for e in seen if isinstance(e, StudyPlanned)]) == 4
+    notes = [e.text for e in seen if isinstance(e, Note)]
+    assert "2 studies wait for the baseline's steps to target at batch 64 and 128." in notes
+    again = run(tmp_path, fake())
+    assert (again.trained, again.complete) == (0, True)
+
+
+class _Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("pack_of", ["baseline", "arm"])
+def test_a_killed_sweep_goes_on_with_the_same_trials(tmp_path: Path, pack_of: str) -> None:
+    run(tmp_path / "whole", fake())
+    whole = rows(tmp_path / "whole")
+    of_arm = set(whole["study"][whole["arm"]])
+
+    def kill(event: Event) -> None:
+        if isinstance(event, PackStarted) and (event.study in of_arm) == (pack_of == "arm"):
+            raise _Killed
+
+    with pytest.raises(_Killed):
+        run(tmp_path / "killed", fake(), observer=kill)
+    found = status(tmp_path / "killed").studies
+    waits = "waits for the baseline's steps to target" if pack_of == "baseline" else None
+    assert {
+        w if isinstance(w, str) else None for w in found["waits"][found["study"].isin(of_arm)]
+    } == {waits}
+    assert run(tmp_path / "killed", fake()).complete
+    assert rows(tmp_path / "killed")["trial"].tolist() == whole["trial"].tolist()
+    assert status(tmp_path / "killed").left == 0
+
+
+def test_the_first_complete_baseline_decides(tmp_path: Path) -> None:
+    run(tmp_path, fake(trials=1, seed=4))
+    first = recorded(rows(tmp_path))
+    assert run(tmp_path, fake(trials=40, seed=4)).complete
+    trials = rows(tmp_path)
+    assert all(steps < first[size] for size, steps in least(trials).items())
+    assert recorded(trials) == first
+
+
+def test_another_target_has_other_lengths(tmp_path: Path) -> None:
+    run(tmp_path, fake())
+    first = rows(tmp_path)
+    assert run(tmp_path, fake(target="validation_error < 0.04")).complete
+    trials = rows(tmp_path)
+    assert not set(first["trial"][first["arm"]]) & set(
+        trials["trial"][trials["baseline_steps"].isin(least(trials).values())]
+    )
+    found = status(tmp_path)
+    assert found.left == 0
+    assert (found.studies["other_searches"] > 0).sum() == 2
+
+
+def test_a_baseline_that_does_not_reach_the_target(tmp_path: Path) -> None:
+    seen: list[Event] = []
+    of = fake(trials=1, seed=16)
+    did = run(tmp_path, of, observer=seen.append)
+    assert (did.complete, did.studies) == (True, 3)
+    trials = rows(tmp_path)
+    ((unreached,),) = (tuple({64, 128} - least(trials).keys()),)
+    assert set(trials["batch_size"][trials["arm"]]) == {128 + 64 - unreached}
+    line = f"1 study is not trained: the baseline did not reach the target at batch {unreached}."
+    assert line in [e.text for e in seen if isinstance(e, Note)]
+    found = status(tmp_path)
+    assert found.left == 0
+    (waits,) = found.studies["waits"].dropna()
+    assert line == f"1 study {waits} at batch {unreached}."
+
+
+def test_one_of_several_baselines_that_does_not_reach_the_target() -> None:
+    class Complete:
+        def __init__(self, *hits: int) -> None:
+            self._hits = list(hits)
+
+        def hits(self) -> Sequence[int]:
+            return self._hits
+
+    studies: Any = [Complete(10, 70), Complete(40), Complete(20, 21)]
+    assert baseline_steps(studies) == 20
+    assert baseline_steps(studies[:1]) == 10
+    studies.append(Complete())
+    assert baseline_steps(studies) is None
+
+
+DIGITS = """\
+name: acts
+workload: digits-mlp
+design: one_factor
+grid: {batch_size: [64], optimizer: sgd, technique: [none, {swa: 0.5 of target}]}
+search: {learning_rate: {log: [0.1, 1]}}
+trials: 2
+budget: 2000 steps
+target: validation_error < 0.15
+"""
+
+
+@pytest.mark.slow
+def test_the_technique_acts_before_the_target(tmp_path: Path) -> None:
+    of = parse(DIGITS)
+    assert sweep(of, results=tmp_path, address="none").complete
+    trials = rows(tmp_path)
+    steps = recorded(trials)[64]
+    begin = round(0.5 * steps)
+    assert 1 < begin < steps < 0.1 * 2000
+    best = trials[trials["arm"]].sort_values("steps_to_target").iloc[0]
+    plan = plans_of(of, steps)[-1]
+    (trial,) = [t for t in plan.trials(0, 4) if t.id == best["trial"]]
+    errors = {}
+    for name, technique in (("plain", {}), ("swa", plan.study.technique)):
+        study = replace(plan.study, technique=technique, engine="module")
+        training = Training(Pack(id=name, study=study, trials=(trial,)), device="cpu")
+        events = [e for each in training.run() for e in each]
+        errors[name] = {e.step: e.metrics for e in events if isinstance(e, Measurement)}
+    both = sorted(errors["plain"].keys() & errors["swa"].keys())
+    differ = [step for step in both if errors["plain"][step] != errors["swa"][step]]
+    assert begin <= differ[0] <= 1.1 * begin + 1
+    assert differ[0] < best["steps_to_target"]
