@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 QUANTITIES = (
     "perfect_scaling_until",
@@ -43,6 +45,22 @@ class Interval:
         value, low, high = (float(np.exp(x)) if np.isfinite(x) else None for x in logs)
         return cls(value=value, low=low, high=high)
 
+    @classmethod
+    def at_edge(cls, end: float, tested: Sequence[float], *, smallest: bool) -> Interval:
+        """The bound of an optimum whose best tested batch size is the smallest or the largest: a
+        curve is seen to turn only between two tested batch sizes.
+
+        Args:
+            end: the inner end of the optimum's interval, infinite where it is open.
+            tested: the batch sizes, two at least, in ascending order.
+            smallest: the best is the smallest one; else the largest.
+        """
+        if smallest:
+            high = max(end, float(tested[1]))
+            return cls(high=high if high <= tested[-1] else None)
+        low = min(end, float(tested[-2]))
+        return cls(low=low if low >= tested[0] else None)
+
     @property
     def ends(self) -> tuple[float | None, float | None, float | None]:
         """Value, low and high."""
@@ -66,3 +84,14 @@ class Interval:
 
     def to_dict(self) -> dict[str, float | None]:
         return {"value": self.value, "low": self.low, "high": self.high}
+
+
+def bounded(best: Interval, sizes: NDArray[np.float64], steps: NDArray[np.float64]) -> Interval:
+    """``best``, the batch size of fewest examples, of points (n,): a bound where the smallest or
+    the largest batch size took the fewest (``Interval.at_edge``)."""
+    tested = np.unique(sizes)
+    at = int(np.argmin([np.log(size * steps[sizes == size]).mean() for size in tested]))
+    if 0 < at < len(tested) - 1:
+        return best
+    end = best.high if at == 0 else best.low
+    return Interval() if end is None else Interval.at_edge(end, list(tested), smallest=at == 0)

@@ -5,8 +5,10 @@ batch sizes where there are so many); the noise of a loss is a power of the budg
 (``analysis.fit.budgets.parabolas``). The interval of a vertex v is Fieller's (1954): all v at which
 the slope b + 2 c v of y = a + b x + c x² is not distinguishable from 0. Where the curvature c is
 not, the interval is open. The law is fitted to the parabolas of all budgets at once, those too flat
-for an interval too (``analysis.fit.budgets.law``); only a budget whose interval lies wholly outside
-of its tested batch sizes is left out, since its vertex is an extrapolation.
+for an interval too (``analysis.fit.budgets.law``). Two kinds of budgets are left out: those whose
+interval lies wholly outside of the tested batch sizes, since the vertex is an extrapolation, and
+those whose best tested batch size is the smallest or the largest, since only the parabola says on
+which side of it the minimum lies. Of the latter the optimum is a bound (``Interval.at_edge``).
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ class Optimum:
 
     budget: float
     batch_size: Interval
-    """Its value is None outside of the tested batch sizes, as is an end."""
+    """Its value is None outside of the tested batch sizes, as is an end. A bound where the best
+    tested batch size is the smallest or the largest."""
     best: float
     """The tested batch size of least loss."""
     loss: float
@@ -44,6 +47,11 @@ class Optimum:
     """The batch sizes that the parabola rests on."""
     noise: float = float("nan")
     """Standard deviation of one loss at this budget."""
+
+    @property
+    def at_edge(self) -> bool:
+        """Whether the best tested batch size is the smallest or the largest."""
+        return self.best in (self.tested[0], self.tested[-1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,8 +173,8 @@ def optimal_batch(final: FinalLosses, *, level: float = 0.9) -> OptimalBatch:
     used = [each for each in optima if _informs(each, fits[each.budget], noise[each.budget], level)]
     if outside := len(optima) - len(used):
         notes.append(
-            f"the optimum at {count(outside, 'budget')} lies outside of the tested batch sizes: "
-            "the law leaves it out"
+            f"the optimum at {count(outside, 'budget')} lies outside of the tested batch sizes, or "
+            "the best of these is the smallest or the largest: the law leaves it out"
         )
     if flat := sum(not each.batch_size.reached for each in used):
         notes.append(
@@ -215,7 +223,10 @@ def optimal_batch(final: FinalLosses, *, level: float = 0.9) -> OptimalBatch:
 
 
 def _informs(each: Optimum, fit: Parabola, noise: Noise, level: float) -> bool:
-    """Whether the vertex may lie between the tested batch sizes."""
+    """Whether the vertex may lie between the tested batch sizes, the best of which has two
+    neighbours."""
+    if each.at_edge:
+        return False
     if not fit.coefficients[2] or not np.isfinite(noise.variance):
         return each.batch_size.value is not None
     at = np.linspace(np.log(each.tested[0]), np.log(each.tested[-1]), 101)
@@ -242,12 +253,17 @@ def _optimum(
     value, low, high = fit.vertex, -np.inf, np.inf
     if np.isfinite(noise.variance):
         low, high = fit.fieller(noise.variance, noise.quantile(level))
-    least, most = np.log(tested[0]) - 1e-12, np.log(tested[-1]) + 1e-12
-    logs = [end if least <= end <= most else np.nan for end in (value, low, high)]
     at = int(np.argmin(_costs(final, points)))
+    if at in (0, len(tested) - 1):
+        end = float(np.exp(high if at == 0 else low))
+        batch_size = Interval.at_edge(end, tested, smallest=at == 0)
+    else:
+        least, most = np.log(tested[0]) - 1e-12, np.log(tested[-1]) + 1e-12
+        logs = [end if least <= end <= most else np.nan for end in (value, low, high)]
+        batch_size = Interval.of_logs(*logs)
     return Optimum(
         budget=budget,
-        batch_size=Interval.of_logs(*logs),
+        batch_size=batch_size,
         best=tested[at],
         loss=points[at].value,
         noise=float(np.sqrt(noise.variance)),

@@ -35,7 +35,7 @@ def regime_spans(regimes: Regimes) -> list[RegimeSpan]:
     # Whether batch sizes of neither regime lie between the two, whatever else is open.
     apart = perfect.high is not None and maximal.low is not None and perfect.high <= maximal.low
     best = regimes.best_batch_size
-    begin = first if best is None or best.nearest is None else min(best.nearest, end)
+    begin = first if best is None else min(best.value or best.low or first, end)
     spans = [
         RegimeSpan(0, begin, end, perfect.reached),
         RegimeSpan(1, end, start, apart),

@@ -13,7 +13,7 @@ from analysis.curves.curve import Curve
 from analysis.fit import definitions
 from analysis.fit.convex import Points
 from analysis.fit.fitted_points import fitted_points
-from analysis.fit.interval import BY_EXAMPLES, QUANTITIES, SLOPES, Interval
+from analysis.fit.interval import BY_EXAMPLES, QUANTITIES, SLOPES, Interval, bounded
 from analysis.fit.knee import Knee
 from analysis.fit.locate import Ends, Located, locate
 from analysis.formatting import interval as text_of
@@ -226,7 +226,10 @@ def _regimes(
         "half": _of_logs(located.tested("slope_half", level)),
     }
     factor = None if curve.grows else located.penalty
-    best_size = None if factor is None else _of_logs(located.tested("best_batch_size", level))
+    best_size = None
+    if factor is not None:
+        best_size = _of_logs(located.tested("best_batch_size", level))
+        best_size = bounded(best_size, np.exp(points.x), np.exp(points.y))
     knee = Knee.of(points, steep=factor is not None)
     notes = _notes(curve, located, slopes, intervals)
     if best_size is not None and factor is not None:

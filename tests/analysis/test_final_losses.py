@@ -15,8 +15,11 @@ from analysis import figures
 from analysis.curves.final_losses import final_losses
 from analysis.curves.iso_loss import iso_loss_curves, noise
 from analysis.figure_data import FigureData, Query
+from analysis.fit.interval import Interval
 from analysis.fit.optimal_batch import optimal_batch
 from analysis.fit.regimes import regimes
+from analysis.formatting import short
+from batchscale.output import optimal_batch_table
 from results.errors import ResultsError
 from results.targets.evaluations import Evaluations
 from results.targets.target import Target
@@ -106,14 +109,36 @@ def test_intervals_of_the_optimal_batch_size_cover(surface: made.Surface, deviat
     assert np.mean(noises) == pytest.approx(deviation, rel=0.15)
 
 
-def test_an_optimum_outside_of_the_tested_batch_sizes_is_open() -> None:
+def test_an_optimum_below_the_tested_batch_sizes_is_bounded() -> None:
     sizes, budgets = [2**i for i in range(11, 17)], [2.0**i for i in range(20, 24)]
     optimal = optimal_batch(made.final(made.parabola, sizes, budgets, 1e-4))
     assert [each.batch_size.value for each in optimal.optima] == [None] * 4
     assert {each.best for each in optimal.optima} == {2048.0}
+    assert [each.batch_size.high for each in optimal.optima] == [4096.0] * 4
     assert optimal.exponent.value is None
-    assert "outside of the tested batch sizes" in optimal.notes[0]
+    assert "the best of these is the smallest or the largest" in optimal.notes[0]
     assert optimal.sentence == "optimal batch size against examples: no law"
+
+
+def test_an_optimum_at_an_edge_is_a_bound_and_the_law_leaves_it_out() -> None:
+    """The smallest batch size is the best at the least budgets, and the next four times as large:
+    no tested one lies on the other side of the vertex of their parabolas."""
+    budgets = [2.0**i for i in range(20, 28)]
+    truths = [made.COEFFICIENT * budget**made.EXPONENT for budget in budgets]
+    first = round(truths[2] / 1.5)
+    final = made.final(made.parabola, [first * 4**i for i in range(6)], budgets, 1e-4)
+    optimal = optimal_batch(final)
+    at_edge = [each for each in optimal.optima if each.best == first]
+    assert [each.budget for each in at_edge] == budgets[:3]
+    for each in at_edge:
+        assert each.batch_size == Interval(high=4.0 * first)
+    for each, true in zip(optimal.optima[3:], truths[3:], strict=True):
+        assert each.batch_size.value == pytest.approx(true, rel=0.01)
+    assert list(optimal.counted) == budgets[3:]
+    assert "the optimum at 3 budgets lies outside" in optimal.notes[0]
+    assert f"≤ {short(4.0 * first)}" in optimal_batch_table.optimal_batch(
+        [optimal.to_dict()], "table"
+    )
 
 
 # From files and sweeps.

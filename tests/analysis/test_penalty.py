@@ -13,6 +13,7 @@ from matplotlib.text import Text
 
 from analysis import Curve, figures, regimes
 from analysis.fit import knee as q
+from analysis.fit.interval import Interval, bounded
 from analysis.fit.knee import log_steps, theta
 from analysis.fit.reference_lines import perfect_examples, regime_spans
 from batchscale.output import regime_table
@@ -125,6 +126,31 @@ def test_the_minimum_beyond_the_largest_batch_size_is_bounded(plain_curve: Plain
     assert best.high is None
     assert best.low is not None
     assert best.low > 500
+
+
+def test_fewest_examples_at_an_edge_are_a_bound(plain_curve: Plain) -> None:
+    """The fitted minimum lies between the smallest batch size and the next, four times as large:
+    nothing tested lies beside it."""
+    sizes = [2**17, *(2**19 * 2**i for i in range(9))]
+    log_errors = np.random.default_rng(3).normal(0, 0.01, len(sizes))
+    steps = np.exp(log_steps(np.log(sizes), theta(900, 316_516, 1.2, 1.6)) + log_errors)
+    assert int(np.argmin(sizes * steps)) == 0
+    answer = regimes(plain_curve(sizes, steps))
+    assert answer.best_batch_size == Interval(high=2.0**19)
+    assert regime_spans(answer)[0].low == sizes[0]
+    assert "≤ 524,000" in regime_table.regimes([answer.to_dict()], "table")
+
+
+def test_bounds_at_both_edges() -> None:
+    tested = np.array([1.0, 4.0, 16.0, 64.0])
+    near = Interval(value=1.5, low=1.2, high=2.0)
+    falling, rising = 1 / tested**2, np.ones(4)
+    assert bounded(near, tested, rising) == Interval(high=4.0)
+    assert bounded(Interval(value=1.5, high=9.0), tested, rising) == Interval(high=9.0)
+    assert bounded(Interval(value=1.5), tested, rising) == Interval()
+    assert bounded(Interval(value=40.0, low=30.0), tested, falling) == Interval(low=16.0)
+    assert bounded(Interval(low=8.0), tested, falling) == Interval(low=8.0)
+    assert bounded(near, tested, np.array([9.0, 2.0, 1.0, 1.0])) == near
 
 
 @pytest.mark.slow
