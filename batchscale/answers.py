@@ -37,7 +37,7 @@ def regimes(
     """
     data = _fitted(query, progress)
     answers = [
-        fit.to_dict() if isinstance(fit, analysis.Regimes) else _unfitted(curve, query, fit)
+        fit.to_dict() if isinstance(fit, analysis.Regimes) else _unfitted(curve, query)
         for curve, fit in zip(data.curves, data.fits, strict=True)
     ]
     if query.baseline is not None:
@@ -119,10 +119,11 @@ def _fitted(query: Query, progress: Progress | None) -> FigureData:
     return data
 
 
-def _unfitted(curve: analysis.Curve, query: Query, error: Exception) -> dict[str, Any]:
+def _unfitted(curve: analysis.Curve, query: Query) -> dict[str, Any]:
     from analysis.fit.interval import QUANTITIES, SLOPES
-    from analysis.fit.regimes import defined, penalized
+    from analysis.fit.regimes import defined, penalized, too_few
 
+    hits = len({*curve.batch_sizes} - {*curve.censored})
     unknown = {"value": None, "low": None, "high": None}
     return {
         **curve.group,
@@ -143,7 +144,7 @@ def _unfitted(curve: analysis.Curve, query: Query, error: Exception) -> dict[str
         "best": None,
         **penalized(None, None),
         "rise": None,
-        "notes": [str(error), *curve.notes],
+        "notes": [too_few(hits), *curve.notes],
     }
 
 

@@ -59,8 +59,8 @@ def _located(packaged: str, source: str, definition: str | None) -> tuple[Locate
 
 
 def named(curve: Curve) -> str:
-    """The label of a packaged curve: its workload and training algorithm."""
-    parts = (curve.group.get("workload"), curve.group.get("optimizer"))
+    """The label of a packaged curve: its workload, MLPerf's submitter, and training algorithm."""
+    parts = (curve.group.get(name) for name in ("workload", "submitter", "optimizer"))
     return ", ".join(str(part) for part in parts if part)
 
 

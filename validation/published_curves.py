@@ -208,6 +208,7 @@ def _point(key: tuple[Any, ...], values: list[float]) -> Point:
         unit=unit,
         values=tuple(values),
         name=f"{benchmark}-{size}",
+        submitter=creator or None,
         optimizer=optimizer.lower() or None,
         published={"version": version, **({"creator": creator} if creator else {})},
     )

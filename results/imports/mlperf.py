@@ -1,7 +1,8 @@
 """reference convergence points: a checkout of mlcommons/logging
 
 They are in ``mlperf_logging/rcp_checker/<usage>_<version>/rcps_<benchmark>.json``. Versions repeat
-the points of those before: the newest of each benchmark is taken, also where it was renamed.
+the points of those before: the newest of each benchmark is taken, also where it was renamed. Each
+submitter's points of a benchmark are a curve.
 """
 
 from __future__ import annotations
@@ -201,6 +202,7 @@ def _points(
             unit=unit,
             values=tuple(map(float, values)),
             name=key,
+            submitter=str(entry["Creator"]) if entry.get("Creator") else None,
             optimizer=str(optimizer).lower() if optimizer else None,
             precision=str(entry["Precision"]).lower() if "Precision" in entry else None,
             metaparameters=used,

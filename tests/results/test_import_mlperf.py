@@ -70,6 +70,7 @@ def test_runs_are_trials_of_their_own(small: Checkout, tmp_path: Path) -> None:
     assert told["version"] == "training_5.0.0"
     assert told["Creator"] == "NVIDIA"
     assert json.loads(trials.metaparameters.iloc[0])["opt_base_learning_rate"] == 0.1
+    assert set(run.trials.submitter) == {"NVIDIA"}
     source = run.sources.iloc[0]
     assert source.licence == "Apache-2.0"
     assert "training_5.0.0/rcps_bert.json" in source.notes

@@ -166,6 +166,16 @@ def test_cosmoflow_of_changed_hyperparameters_is_a_curve_of_its_own(mlperf: pd.D
     }
 
 
+def test_a_run_has_its_submitter(mlperf: pd.DataFrame) -> None:
+    who = mlperf.groupby("workload")["submitter"].unique().map(set)
+    assert who["resnet"] == who["bert"] == {"Google", "NVIDIA"}
+    assert who["gnn"] == {"Intel", "NVIDIA"}
+    assert who["gpt3"] == {"Google & NVIDIA"}
+    assert mlperf[mlperf["submitter"].isna()]["workload"].unique().tolist() == [
+        "cosmoflow", "oc20", "openfold",
+    ]  # fmt: skip
+
+
 def test_too_few_batch_sizes_are_named(published: Results) -> None:
     for benchmark in ("deepseekv3_671b", "qwen35_397b_grpo"):
         assert any("too few to say where" in note for note in notes(published, benchmark))

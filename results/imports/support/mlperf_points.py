@@ -91,6 +91,8 @@ class Point:
     """Amounts in ``unit``, one per run."""
     name: str
     """Unique among the points of its source."""
+    submitter: str | None = None
+    """Who tuned and ran it: several do for one benchmark, and their runs are not comparable."""
     optimizer: str | None = None
     precision: str | None = None
     metaparameters: Mapping[str, Any] | None = None
@@ -106,7 +108,7 @@ def rows(source: str, points: Iterable[Point]) -> tuple[list[Row], list[Row]]:
     studies, trials = {}, []
     for every in by_benchmark.values():
         for point in every:
-            curve = [other for other in every if _changed(other) == _changed(point)]
+            curve = [other for other in every if _fields(other) == _fields(point)]
             group = _group(source, point)
             study = study_of(group)
             studies[study] = {**group, "study": study, "notes": _notes(curve) or None}
@@ -145,7 +147,7 @@ def _group(source: str, point: Point) -> Row:
         "batch_size": point.batch_size,
         "example_unit": "sample",
         "tokens_per_example": size.count if size and point.unit == "token" else None,
-        "fields": {"recipe": "changed"} if _changed(point) else None,
+        "fields": _fields(point) or None,
     }
 
 
@@ -170,6 +172,14 @@ def _trials(source: str, point: Point) -> Iterable[Row]:
             row |= {"status": "INCOMPLETE", "stop_reason": "error"}
             row["error"] = f"more than {OUTLIER:g} times the median of its batch size: left out"
         yield row
+
+
+def _fields(point: Point) -> dict[str, str]:
+    """What always divides curves of one benchmark."""
+    return {
+        **({"submitter": point.submitter} if point.submitter else {}),
+        **({"recipe": "changed"} if _changed(point) else {}),
+    }
 
 
 def _changed(point: Point) -> bool:
