@@ -111,6 +111,7 @@ _TRIALS: dict[str, pa.DataType] = {
     "lower_is_better": _FLAG,
     "steps_to_target": _NUMBER,
     "last_miss": _NUMBER,
+    "relative_error": _NUMBER,  # of steps_to_target, where it was read off a figure; null: none
     "refined_steps": _NUMBER,  # steps to target on the finer grid: another estimand
     "refined_last_miss": _NUMBER,
     "steps_run": _COUNT,

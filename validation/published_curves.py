@@ -81,7 +81,7 @@ def _points(path: Path, source: str, extra: str, note: Any) -> tuple[list[Row], 
     curves: dict[str, list[Row]] = {}
     for line, row in lines(path):
         group = _group(path, line, row, source)
-        steps = number(path, line, row, "steps")
+        steps, further = (number(path, line, row, name) for name in ("steps", extra))
         trial = {
             **group,
             "study": study_of(group),
@@ -90,12 +90,13 @@ def _points(path: Path, source: str, extra: str, note: Any) -> tuple[list[Row], 
             "status": "COMPLETE",
             "stop_reason": "target",
             "steps_to_target": steps,
+            "relative_error": further if extra == "relative_error" else None,
             "steps_run": math.ceil(steps),
             "examples_run": round(steps * group["batch_size"]),
             "as_published": {
                 **{name: row[name] for name in ("model", "dataset", "optimizer")},
                 "steps": steps,
-                extra: number(path, line, row, extra),
+                extra: further,
             },
         }
         trials.append(trial)

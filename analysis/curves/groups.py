@@ -113,7 +113,9 @@ def _several(trials: pd.DataFrame, columns: Sequence[str], names: list[str]) -> 
     return bool((counts > 1).all(axis=1).any())
 
 
-_NOT_GROUPS = {"batch_size", "steps_to_target", "last_miss", "metaparameters", "fields"}
+_NOT_GROUPS = {
+    *("batch_size", "steps_to_target", "last_miss", "relative_error", "metaparameters", "fields"),
+}
 
 
 def widen(trials: pd.DataFrame, *, apart: Sequence[str] = ()) -> Wide:
@@ -159,9 +161,9 @@ COLUMNS = (
     "study", "trial", "index", "role", "search", "search_id", "search_seed", "other_searches",
     "enlargement", "estimator", "experiment", "workload_version", "time", "batch_size", "fields",
     "metaparameters", "learning_rate", "momentum", "effective_learning_rate", "status",
-    "stop_reason", "steps_to_target", "last_miss", "refined_steps", "refined_last_miss",
-    "steps_run", "keep", "evaluation_ratio", "budget_steps", "batch_sizes", "example_unit",
-    "tokens_per_example",
+    "stop_reason", "steps_to_target", "last_miss", "relative_error", "refined_steps",
+    "refined_last_miss", "steps_run", "keep", "evaluation_ratio", "budget_steps", "batch_sizes",
+    "example_unit", "tokens_per_example",
 )  # fmt: skip
 """Columns of trials that the analysis reads; one that is absent is all null."""
 

@@ -99,6 +99,9 @@ class Point:
     """X(1); None: nothing reached the target, or these are repeated runs."""
     last_miss: float | None = None
     """The last evaluated step before the minimum."""
+    relative_error: float | None = None
+    """Of the steps as they were read off a figure; of several runs the root mean square, since
+    what is wrong with the reading of a figure is much the same for each; None: they were not."""
     refined: float | None = None
     """The least steps to target on the finer grid, of the trials tied at the minimum: another
     estimand, which nothing else here is compared with."""
@@ -249,6 +252,7 @@ def _of_best(runs: Runs, sample: OrderStatistics, over: Sequence[str]) -> dict[s
     fields = {
         "minimum": float(sample.steps[0]),
         "last_miss": number(runs.last_miss[best]),
+        "relative_error": number(runs.relative_error[best]),
         "fourth": order_statistic(sample.steps[: sample.known], BAR),
         "hits": sample.known,
         "best": {**algorithm, **parameters(rows["metaparameters"][best])},
@@ -278,9 +282,11 @@ def of_runs(runs: Runs, batch_size: int, rows: Rows) -> Point:
     """The point of repeated runs: never minimized over."""
     hit = rows[np.isfinite(runs.steps[rows])]
     steps = runs.steps[hit].tolist()
+    read = runs.relative_error[hit]
     return Point(
         batch_size=batch_size,
         steps=median(steps) if steps else None,
+        relative_error=None if np.isnan(read).all() else float(np.sqrt(np.nanmean(read**2))),
         hits=len(steps),
         trials=len(rows),
         available=len(rows),

@@ -74,6 +74,8 @@ class Runs:
     steps: np.ndarray
     """Steps to target, NaN where it was not reached; likewise the next ones; (n,)."""
     last_miss: np.ndarray
+    relative_error: np.ndarray
+    """Of the steps to target, where they were read off a figure."""
     refined: np.ndarray
     """Steps to target on the finer grid, and their last miss: another estimand."""
     refined_last_miss: np.ndarray
@@ -92,6 +94,8 @@ class Runs:
     def of(cls, trials: pd.DataFrame) -> Runs:
         """The columns of ``trials``, in their order."""
         numbers = partial(numeric, trials)
+        # Frames that were made before there was such a column.
+        unread = np.full(len(trials), np.nan)
         status, reason = (trials[name].to_numpy(object) for name in ("status", "stop_reason"))
         diverged = status == "INFEASIBLE"
         dominated = (status == "INCOMPLETE") & (reason == "dominated")
@@ -99,6 +103,7 @@ class Runs:
             rows=Columns(trials),
             steps=numbers("steps_to_target"),
             last_miss=numbers("last_miss"),
+            relative_error=numbers("relative_error") if "relative_error" in trials else unread,
             refined=numbers("refined_steps"),
             refined_last_miss=numbers("refined_last_miss"),
             steps_run=numbers("steps_run"),

@@ -1,10 +1,11 @@
 """A user's curves: a CSV or Parquet file read as a results dataset.
 
 Either points, ``batch_size`` and ``steps`` (which need not be whole; repeated rows at a batch size
-are repeated runs), or whole curves, ``batch_size``, ``step`` and metrics, with an optional ``run``
-that distinguishes runs of one batch size; their steps to a target come with ``with_target``. Or
-final losses: ``batch_size``, ``examples`` or ``tokens`` (the budget), and metrics: each row is a
-run of its own, measured once, at its end (``analysis.curves.final_losses`` reads them).
+are repeated runs; ``relative_error`` is that of steps that were read off a figure), or whole
+curves, ``batch_size``, ``step`` and metrics, with an optional ``run`` that distinguishes runs of
+one batch size; their steps to a target come with ``with_target``. Or final losses: ``batch_size``,
+``examples`` or ``tokens`` (the budget), and metrics: each row is a run of its own, measured once,
+at its end (``analysis.curves.final_losses`` reads them).
 
 A further column that a trials table has (``optimizer``, ``model``, ``dataset``, ``learning_rate``,
 …) is that column; ``target`` is "METRIC < VALUE". Any other goes to the workload's ``fields``,
@@ -71,6 +72,8 @@ def read_table(file: TableFile) -> Memory:
     if file.has("steps"):
         rows["steps"] = file.numbers("steps", above=0)
         _refuse_overflow(file, rows, "steps")
+        if file.has("relative_error"):
+            rows["relative_error"] = _relative_errors(file)
         return _points(file, rows)
     rows["step"] = file.numbers("step", least=0, whole=True)
     _refuse_overflow(file, rows, "step")
@@ -244,6 +247,18 @@ def _technique(text: str | None) -> str | None:
     except (ValueError, RecursionError):
         pass
     return json_text({"technique": text})
+
+
+def _relative_errors(file: TableFile) -> list[float | None]:
+    errors = file.numbers("relative_error", least=0, empty=True)
+    for at, error in enumerate(errors):
+        if error is not None and error >= 1:
+            raise file.fail(
+                at,
+                f"relative_error is {error:g}, but it must be below 1",
+                "a share of the steps: 3 % is 0.03",
+            )
+    return errors
 
 
 def _targets(file: TableFile, rows: pd.DataFrame) -> None:

@@ -158,6 +158,27 @@ def test_a_batch_size_where_all_diverged_does_not_set_n(search: Make) -> None:
     assert curve.points[-1].infeasible == curve.points[-1].ran == 16
 
 
+def test_a_point_has_the_reading_error_of_its_best_trial(search: Make) -> None:
+    trials = search()
+    errors = np.linspace(0.01, 0.1, len(trials))
+    (curve,) = curves(trials.assign(relative_error=errors))
+    of_trial = dict(zip(trials["trial"], errors, strict=True))
+    assert [p.relative_error for p in curve.points] == [of_trial[p.trial] for p in curve.points]
+    # Frames of older files lack the column.
+    assert {point.relative_error for point in curves(trials)[0].points} == {None}
+
+
+def test_the_reading_error_of_several_runs_is_their_root_mean_square() -> None:
+    sizes = [8] * 3 + [16] * 2 + [32] * 2
+    rows = pd.DataFrame({"batch_size": sizes, "steps_to_target": [9.0, 8, 7, 6, np.nan, 3, 4]})
+    rows = rows.assign(role="repeat", status="COMPLETE", stop_reason="target", study="s")
+    rows["relative_error"] = [0.03, 0.04, np.nan, 0.1, 0.5, np.nan, np.nan]
+    rows["trial"] = [f"t{i}" for i in rows.index]
+    (curve,) = curves(rows)
+    expected = [np.sqrt((0.03**2 + 0.04**2) / 2), 0.1, None]  # of a run that missed: none
+    assert [point.relative_error for point in curve.points] == pytest.approx(expected)
+
+
 def test_repeats_are_runs_and_never_minimized_over() -> None:
     trials = pd.DataFrame(
         {

@@ -112,9 +112,28 @@ def test_steps_of_points_cannot_be_found_again(tmp_path: Path) -> None:
         run.with_target("train_loss < 2")
 
 
+def test_steps_read_off_a_figure_have_their_error(tmp_path: Path) -> None:
+    text = "batch_size,steps,relative_error\n8,100,0.03\n16,60,0.1\n32,40,\n"
+    run = results.open(_file(tmp_path, text))
+    assert run.trials.relative_error.fillna(-1).tolist() == [0.03, 0.1, -1]
+    assert run.trials.fields.isna().all()
+
+
 @pytest.mark.parametrize(
     ("text", "says", "hint"),
     [
+        (
+            "batch_size,steps,relative_error\n8,10,0.1\n16,9,3\n",
+            "line 3: relative_error is 3, but it must be below 1",
+            "a share of the steps: 3 % is 0.03",
+        ),
+        (
+            "batch_size,steps,relative_error\n8,10,-0.1\n",
+            "line 2: relative_error is -0.1, but it must be at least 0",
+            None,
+        ),
+        ("batch_size,steps,relative_error\n8,10,3%\n", "line 2: relative_error is '3%'", None),
+        ("batch_size,steps,relative_error\n8,10,inf\n", "relative_error is inf", None),
         ("batch size,steps\n8,1\n", "has no column 'batch_size'", "rename 'batch size'"),
         ("batch_size,stesp\n8,1\n", "has no column 'steps'", "rename 'stesp'"),
         ("a,b\n8,1\n", "has no column 'batch_size'", "needed: batch_size and steps"),

@@ -81,7 +81,12 @@ def test_curves_have_the_names_of_our_workloads_and_optimizers(published: Result
     assert one["examples_run"].item() == 64 * 6440
     assert one["target_metric"].item() == "validation_error"
     assert one["target_value"].item() == 0.3
+    assert one["relative_error"].item() == 0.03
     assert told(one, "relative_error") == [0.03]
+    assert (curves["relative_error"] == told(curves, "relative_error")).all()
+    assert (
+        published.trials.query("source != 'shallue_2019_digitized'")["relative_error"].isna().all()
+    )
     assert told(one, "optimizer") == ["sgd"]
 
 

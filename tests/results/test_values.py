@@ -45,6 +45,7 @@ def broken(tmp_path: Path) -> Broken:
     [
         ("trials", "batch_size", 0, "column batch_size holds 0: it must be a number of at least 1"),
         ("trials", "keep", -1, "column keep holds -1"),
+        ("trials", "relative_error", -0.1, "column relative_error holds -0.1"),
         ("trials", "steps_to_target", math.inf, "column steps_to_target holds inf"),
         ("trials", "steps_run", -(2**62), "column steps_run holds -4.61169e+18"),
         (
