@@ -40,7 +40,7 @@ def fitted_points(curve: Curve) -> Points:
     used = [point for point in curve.points if point.middles]
     x = np.log([float(point.batch_size) for point in used])
     y = np.array([float(np.log(point.middles).mean()) for point in used])
-    further = np.array([_bracket(point) for point in used])
+    further = np.array([_bracket(point) + (point.relative_error or 0.0) ** 2 for point in used])
     return Points(x=x, y=y, variance=_luck(curve, used, x) + further)
 
 
