@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import analysis
 from analysis.curves.limits import Limit
+from analysis.curves.search_limits import search_effect
 from analysis.figure_data import FigureData, Progress, Query
+from analysis.fit.interval import Interval
 from batchscale.output.errors import CommandError
 from results.errors import escaped
 from results.reader import Results
@@ -40,6 +42,11 @@ def regimes(
         fit.to_dict() if isinstance(fit, analysis.Regimes) else _unfitted(curve, query)
         for curve, fit in zip(data.curves, data.fits, strict=True)
     ]
+    for answer, curve, fit in zip(answers, data.curves, data.regimes, strict=True):
+        effect = search_effect(curve, fit)
+        answer["search_effect"] = (effect.factor if effect else Interval()).to_dict()
+        note = effect.note(fit.critical_batch_size) if effect and fit else None
+        answer["notes"] += [note] if note else []
     if query.baseline is not None:
         comparisons = analysis.compare(data.curves, data.regimes, query.baseline)
         for answer, comparison in zip(answers, comparisons, strict=True):

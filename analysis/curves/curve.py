@@ -54,6 +54,8 @@ class Curve:
     """Why the trials are not drawn alike, so that intervals from single trials are withheld."""
     dimensions: int | None = None
     """Tuned metaparameters, where the studies are known."""
+    scaled_dimensions: int | None = None
+    """Those of them that have a scale, not choices: where their spaces are known, else all."""
     studies: tuple[str, ...] = ()
     """The trials of its points."""
     evaluation_ratio: float | None = None
@@ -254,7 +256,7 @@ def _curve(
     role = runs.rows["role"][rows]
     search = rows[np.isin(role, SEARCH_ROLES)]
     made = points(runs, search, rows[role == "repeat"], over, estimator)
-    by_size, notes, dimensions = made.points, made.notes, None
+    by_size, notes, dimensions, scaled = made.points, made.notes, None, None
     names = dict.fromkeys(study for study in runs.rows["study"][rows] if isinstance(study, str))
     if studies is not None:
         study_rows = studies[studies["study"].isin(names)]
@@ -267,6 +269,7 @@ def _curve(
         by_size = [_with_edges(point, runs, search, spaces) for point in by_size]
         if "dimensions" in study_rows and study_rows["dimensions"].notna().any():
             dimensions = int(study_rows["dimensions"].max())
+        scaled = max((edges.scaled_dimensions(space) for space in spaces.values()), default=None)
         notes += edges.notes((point.batch_size, point.edges) for point in by_size)
         if "notes" in study_rows:
             texts = study_rows["notes"].dropna().unique()
@@ -286,6 +289,7 @@ def _curve(
         estimator=made.estimator,
         withheld=made.withheld,
         dimensions=dimensions,
+        scaled_dimensions=dimensions if scaled is None else scaled,
         studies=tuple(names),
         evaluation_ratio=next((float(ratio) for ratio in ratios if number(ratio)), None),
         example_unit=unit(runs.rows["example_unit"][rows]),

@@ -126,6 +126,12 @@ def spaces(studies: pd.DataFrame) -> dict[str, str]:
     return dict(zip(with_space["study"], with_space["search_space"], strict=True))
 
 
+def scaled_dimensions(space: str) -> int:
+    """How many dimensions of a search space have a scale: fixed values and choices have none."""
+    tuned = [each for each in mapping(space, "search_space").values() if isinstance(each, Mapping)]
+    return sum(scale in _UNIT for each in tuned for scale in each)
+
+
 def of_best(
     space: str, runs: Runs, rows: Rows, trial: str, best: Mapping[str, Any]
 ) -> tuple[Edge, ...]:

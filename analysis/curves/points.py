@@ -106,6 +106,9 @@ class Point:
     """The least steps to target on the finer grid, of the trials tied at the minimum: another
     estimand, which nothing else here is compared with."""
     refined_last_miss: float | None = None
+    order_statistics: tuple[float, ...] = field(default=(), repr=False)
+    """The middles of the brackets of X(1) … X(r), those that are exact, where the trials are one
+    search of trials drawn alike; else none."""
     fourth: float | None = None
     """X(4); None: fewer than four trials reached the target, or these are repeated runs."""
     hits: int = 0
@@ -233,7 +236,8 @@ def of_searches(
     point = replace(point, **_of_best(runs, whole, over))
     # A random n of the trials of several algorithms would not be a search.
     if exchangeable and len(searches) == 1 and estimator != MEDIAN:
-        point = replace(point, budget=budget(whole))
+        exact = tuple(whole.middles[: whole.known].tolist())
+        point = replace(point, budget=budget(whole), order_statistics=exact)
     if estimator == MINIMUM:
         return replace(point, steps=point.minimum, middles=(float(whole.middles[0]),))
     estimates = [estimate for estimate in estimates if estimate.steps is not None]

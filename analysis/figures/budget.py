@@ -1,4 +1,5 @@
-"""The expected best against the number of trials: was N enough?"""
+"""Was N enough? The expected best against the number of trials, and the best of N over the limit
+that unlimited trials would reach, against batch size."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -13,11 +15,22 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from analysis.curves.curve import Curve
 from analysis.curves.estimators import ENOUGH, Budget
 from analysis.curves.groups import labels
+from analysis.curves.search_limits import SearchTrend, search_trend
 from analysis.figure_data import FigureData
-from analysis.figures.drawing.colours import faint, ink
+from analysis.figures.drawing.colours import faint, ground, ink
 from analysis.figures.drawing.legends import entry, shared_legend
-from analysis.figures.drawing.page import COLUMN, Page, stroke
-from analysis.figures.drawing.style import DASHES, grid, left_column, size_bar, size_colours, tiles
+from analysis.figures.drawing.page import COLUMN, Page, mark, stroke
+from analysis.figures.drawing.style import (
+    DASHES,
+    grid,
+    left_column,
+    log2_axis,
+    shape,
+    size_bar,
+    size_colours,
+    tiles,
+)
+from analysis.fit.interval import Interval
 from analysis.formatting import units
 from results.errors import ResultsError
 
@@ -25,6 +38,10 @@ _PANEL, _LEAST = 2.1, 1.8
 """Inches of a panel: its height, and the width that it needs."""
 _TOP = 1.5
 """Ratios above it are cut off: they say that N is far too small."""
+_BARS = 2.5
+"""Error bars leave a panel of limits above so many times the highest value's distance from 1."""
+_NAMES = ("curve", "batch_size", "n", "expected_best", "ratio", "trials", "enlarged", "known")
+_OVER_LIMIT = ("over_limit", "over_limit_low", "over_limit_high", "over_limit_trend")
 
 
 def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
@@ -34,14 +51,16 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     Only those n are drawn of which at most 5 % of the subsets have a best that is not known. The
     black line is the geometric mean of the batch sizes, by which N is called enough: its value at
     half of the trials is to be at most the dashed line.
+
+    Beneath, where the tuned dimensions are known: the best of N over its limit at each batch size
+    with its 90 % interval, and the trend (``analysis.curves.search_limits``). A trend that rises
+    makes the critical batch size too small. Axes of the caller's get the first kind of panel alone.
     """
     curves = [curve for curve in data.curves if _budgets(curve)]
     if not curves:
         raise ResultsError("no budget check to draw", hint=_why_not(data.curves))
-    need = COLUMN if len(curves) == 1 else 2 * COLUMN
-    axes = tiles(
-        ax, page, len(curves), "curve", _PANEL, least=_LEAST, need=need, sharex=False, sharey=True
-    )
+    trends = [search_trend(curve) if ax is None else None for curve in curves]
+    axes, beneath = _panels(ax, page, len(curves), any(trends))
     budgets = [budget for curve in curves for budget in _budgets(curve)]
     colours = size_colours([size for size, _ in budgets])
     names = labels([curve.group for curve in curves])
@@ -53,9 +72,11 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
         panel_ax.set_ylim(1 - 0.03 * (top - 1), 1 + 1.12 * (max(top, 1.08) - 1))
     for panel_ax in left_column(axes):
         panel_ax.set_ylabel("expected best of n / best of N")
-    size_bar(axes, colours, units(curve.example_unit for curve in curves))
+    _draw_limits(beneath, trends, colours)
+    size_bar([*axes, *beneath], colours, units(curve.example_unit for curve in curves))
+    mean = "geometric mean; beneath, trend" if beneath else "geometric mean"
     handles = [
-        entry("geometric mean", color=ink(), linewidth=1.8),
+        entry(mean, color=ink(), linewidth=1.8),
         entry("half of the trials", color=faint(), linewidth=0.8),
         entry(f"{ENOUGH:.0%} more steps", color=faint(), linewidth=0.8, linestyle=DASHES),
     ]
@@ -67,7 +88,8 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
 
 
 def numbers(data: FigureData) -> pd.DataFrame:
-    """A row a batch size and number of trials."""
+    """A row a batch size and number of trials; ``over_limit`` and its trend are of all trials."""
+    above = {curve.label: _over_limit(search_trend(curve)) for curve in data.curves}
     rows = [
         {
             "curve": curve.label,
@@ -78,13 +100,51 @@ def numbers(data: FigureData) -> pd.DataFrame:
             "trials": budget.trials,
             "enlarged": budget.enlarged,
             "known": budget.known,
+            **above[curve.label].get(size, {}),
         }
         for curve in data.curves
         for size, budget in _budgets(curve)
         for n, expected in zip(budget.n, budget.expected, strict=True)
     ]
-    names = ("curve", "batch_size", "n", "expected_best", "ratio", "trials", "enlarged", "known")
-    return pd.DataFrame(rows, columns=list(names))
+    return pd.DataFrame(rows, columns=[*_NAMES, *_OVER_LIMIT])
+
+
+def _over_limit(trend: SearchTrend | None) -> dict[int, dict[str, float]]:
+    """By batch size the best of N over its limit: value, interval and trend."""
+    if trend is None:
+        return {}
+    sizes = [size for size, _ in trend.limits]
+    return {
+        size: dict(zip(_OVER_LIMIT, (*_inverse(limit), excess), strict=True))
+        for (size, limit), excess in zip(trend.limits, trend.excess(sizes).tolist(), strict=True)
+    }
+
+
+def _inverse(limit: Interval) -> tuple[float, float, float]:
+    """X(1) over its limit, with the ends of its interval; all three are known."""
+    value, low, high = (float(end or np.nan) for end in limit.ends)
+    return 1 / value, 1 / high, 1 / low
+
+
+def _panels(
+    ax: Axes | None, page: Page | None, count: int, limits: bool
+) -> tuple[list[Axes], list[Axes]]:
+    """A panel a curve for its budgets, and another beneath for its limits (none without)."""
+    need = COLUMN if count == 1 else 2 * COLUMN
+    if ax is not None or not limits:
+        return tiles(
+            ax, page, count, "curve", _PANEL, least=_LEAST, need=need, sharex=False, sharey=True
+        ), []
+    page = page or Page()
+    rows, columns = shape(page, count, _LEAST, need)
+    figure, made = plt.subplots(
+        2 * rows, columns, sharey="row", squeeze=False, layout="constrained",
+        figsize=page.size(need, 2 * _PANEL * rows + 0.75),
+    )  # fmt: skip
+    above, beneath = ([*made[first::2].ravel()] for first in (0, 1))
+    for unused in (*above[count:], *beneath[count:]):
+        figure.delaxes(unused)
+    return above[:count], beneath[:count]
 
 
 def _budgets(curve: Curve) -> list[tuple[int, Budget]]:
@@ -126,3 +186,41 @@ def _draw_panel(ax: Axes, curve: Curve, name: str, colours: ScalarMappable) -> N
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
     ax.set_xlabel("trials n")
     ax.set_title(f"{name}, N = {trials}", color=ink())
+
+
+def _draw_limits(
+    axes: Sequence[Axes], trends: Sequence[SearchTrend | None], colours: ScalarMappable
+) -> None:
+    """The best of N over its limit, a point a batch size, and the trend."""
+    if not axes:
+        return
+    limits = [[(size, *_inverse(limit)) for size, limit in t.limits] if t else [] for t in trends]
+    values = [value for each in limits for _, value, _, _ in each]
+    above = [high for each in limits for _, _, _, high in each]
+    top = min(max(above), 1 + _BARS * max(max(values) - 1, 0.01))
+    low, high = colours.get_clim()
+    assert low is not None
+    assert high is not None
+    for ax, each, trend in zip(axes, limits, trends, strict=True):
+        grid(ax)
+        for size, value, least, most in each:
+            colour = colours.to_rgba(np.array(size))
+            ax.plot([size, size], [least, most], color=colour, alpha=0.45, linewidth=stroke(0.9))
+            ax.plot(
+                size, value, marker="o", markersize=mark(4), color=colour, zorder=5,
+                markeredgewidth=0.5, markeredgecolor=ground(),
+            )  # fmt: skip
+        if trend is not None:
+            sizes = np.geomspace(trend.limits[0][0], trend.limits[-1][0], 200)
+            ax.plot(sizes, trend.excess(sizes), color=ink(), linewidth=stroke(1.8), zorder=4)
+        else:
+            ax.set_title("limit not known", color=faint(), fontsize="small")
+        ax.set_xscale("log")
+        ax.set_xlim(low / 1.4, high * 1.4)
+        log2_axis(ax.xaxis, low, high, most=5)
+        ax.set_ylim(1 - 0.04 * (top - 1), 1 + 1.04 * (top - 1))
+        ax.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
+        ax.set_xlabel("batch size")
+    for ax in left_column(axes):
+        ax.set_ylabel("best of N / its limit")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from analysis.curves.curve import Curve
+from analysis.curves.search_limits import search_effect
 from analysis.fit.comparisons import Comparison, compare
 from analysis.fit.crossovers import Crossover, with_crossovers
 from analysis.fit.interval import Interval
@@ -106,7 +107,9 @@ def warnings(view: View, comparisons: Sequence[Comparison | None]) -> list[dict[
         if fit is not None and fit.best_batch_size is not None:
             notes = notes[1:]  # the penalty, which is among the findings
         more = comparison.notes if comparison is not None else ()
-        for note in filter(None, (_few(curve), *notes, *more)):
+        effect = search_effect(curve, fit)
+        of_search = effect.note(fit.critical_batch_size) if effect and fit else None
+        for note in filter(None, (_few(curve), *notes, of_search, *more)):
             whose = about.setdefault(note, [])
             if curve.label not in whose:
                 whose.append(curve.label)

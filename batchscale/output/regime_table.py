@@ -14,8 +14,10 @@ _DEFINED = "critical_batch_size_"
 """Begins the column of a further definition."""
 _BEST = "best_batch_size"
 """The column of curves with a small-batch penalty."""
+_EFFECT = "search_effect"
+"""A factor with its interval, beside the quantities: ``analysis.curves.search_limits``."""
 _OTHERS = {
-    *(_BEST, "small_batch_penalty", "crossovers"),
+    *(_BEST, _EFFECT, "small_batch_penalty", "crossovers"),
     *("against", "law", "level", "tolerance", "batch_sizes", "trials", "target"),
     *("example_unit", "censored", "estimator", "points", "noise", "best", "rise", "notes"),
     *("slopes", "level_ends"),
@@ -130,7 +132,7 @@ def _slopes(slopes: Mapping[str, Any]) -> str:
 def _flat(curve: Curve) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in curve.items():
-        if name in (_BEST, *_quantities(curve)):
+        if name in (_BEST, _EFFECT, *_quantities(curve)):
             flat |= {
                 name: value["value"],
                 f"{name}_low": value["low"],

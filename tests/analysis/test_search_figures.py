@@ -13,6 +13,8 @@ import pytest
 
 from analysis import Curve, curves, figures
 from analysis.curves.runs import shares
+from analysis.curves.search_limits import search_trend
+from analysis.figures.drawing.style import figure_of
 from results.errors import ResultsError
 
 Make = Callable[..., pd.DataFrame]
@@ -75,6 +77,33 @@ def test_the_budget_says_what_it_shows(kept: list[Curve]) -> None:
     assert at is not None
     first = frame[(frame["curve"] == "sgd") & (frame["batch_size"] == 1)]
     assert first["n"].tolist() == list(at.n)
+
+
+def test_limits_are_beneath_where_the_dimensions_are_known(
+    search: Make, studies_of: Make, kept: list[Curve]
+) -> None:
+    trials = search("sgd", n=24, sizes=SIZES)
+    (known,) = curves(trials, studies=studies_of(trials))
+    ax = figures.draw("budget", [known, kept[1]])
+    written = texts(ax)
+    expected = ("best of N / its limit", "geometric mean; beneath, trend", "limit not known")
+    assert {*expected, "batch size"} <= {*written}
+    assert len(figure_of(ax).axes) == 5  # and the bar of colours
+    trend = search_trend(known)
+    assert trend is not None
+    frame = figures.numbers("budget", [known, kept[1]])
+    last = frame[frame["n"] == 24]
+    first = last[last["curve"] == known.label]
+    assert first["over_limit_trend"].tolist() == trend.excess(SIZES).tolist()
+    for row, (_, limit) in zip(first.itertuples(), trend.limits, strict=True):
+        found = (row.over_limit, row.over_limit_high, row.over_limit_low)
+        assert limit.ends == pytest.approx([1 / float(str(each)) for each in found])
+    assert last.loc[last["curve"] == kept[1].label, "over_limit"].isna().all()
+    # The caller's axes have room for one kind of panel.
+    from matplotlib import pyplot as plt
+
+    own = plt.figure(layout="constrained").add_subplot()
+    assert "best of N / its limit" not in texts(figures.draw("budget", [known], ax=own))
 
 
 def test_where_there_is_no_budget_it_says_why(search: Make) -> None:

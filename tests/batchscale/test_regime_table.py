@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
+from analysis import Interval
+from analysis.curves.search_limits import SearchEffect, search_effect
+from analysis.figure_data import FigureData, Query
 from analysis.formatting import interval
+from batchscale import answers
 from batchscale.output.regime_table import regimes
 
 OPEN = {"value": None, "low": None, "high": None}
@@ -180,3 +184,31 @@ def test_a_field_called_n_is_a_column_beside_the_number_of_trials() -> None:
     assert "adamw, N 100000000: a note" in regimes(curves, "table")
     rows = list(csv.DictReader(io.StringIO(regimes(curves, "csv"))))
     assert [(row["N"], row["trials"]) for row in rows] == [("100000000", "64"), ("200000000", "64")]
+
+
+def test_the_effect_of_the_search_is_in_json_and_csv_and_its_note_beneath() -> None:
+    query = Query(sources=["own"], where="experiment = 'gallery-subsets'")
+    found = answers.regimes(query)
+    data = FigureData(query)
+    for each, made, fit in zip(found, data.curves, data.regimes, strict=True):
+        effect = search_effect(made, fit)
+        assert effect is not None
+        assert each["search_effect"] == effect.factor.to_dict()
+    assert json.loads(regimes(found, "json"))[0]["search_effect"] == found[0]["search_effect"]
+    rows = list(csv.DictReader(io.StringIO(regimes(found, "csv"))))
+    ends = ("search_effect", "search_effect_low", "search_effect_high")
+    assert [float(rows[0][name]) for name in ends] == [*found[0]["search_effect"].values()]
+    assert "search_effect" not in regimes(found, "table")
+
+
+def test_curves_without_a_search_have_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = Query(sources=["published"], where="workload = 'mnist-simple-cnn'")
+    found = answers.regimes(query)
+    assert all(each["search_effect"] == OPEN for each in found)
+    sure = SearchEffect(
+        factor=Interval(value=9.0, low=8.0, high=10.0), trials=64, dimensions=4,
+        cheapest=(1.0, 1.1), largest=(512.0, 9.9),
+    )  # fmt: skip
+    monkeypatch.setattr(answers, "search_effect", lambda *_: sure)
+    said = regimes(answers.regimes(query), "table")
+    assert said.count("the search moves the critical batch size by more than its interval") == 1

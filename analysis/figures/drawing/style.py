@@ -204,9 +204,7 @@ def tiles(
     if ax is not None:
         return given_axes(ax, count, noun)
     page = page or Page()
-    most = min(count, max(1, int(page.usable(need) / least + 0.01)))
-    rows = -(-count // most)
-    columns = -(-count // rows)
+    rows, columns = shape(page, count, least, need)
     figure, made = plt.subplots(
         rows, columns, sharex=sharex, sharey=sharey, squeeze=False, layout="constrained",
         figsize=page.size(need, height * rows + extra),
@@ -219,6 +217,13 @@ def tiles(
         for ax in axes[max(count - columns, 0) : count]:
             ax.tick_params(labelbottom=True)
     return axes[:count]
+
+
+def shape(page: Page, count: int, least: float, need: float) -> tuple[int, int]:
+    """Rows and columns of ``count`` panels, each ``least`` inches wide: see ``tiles``."""
+    most = min(count, max(1, int(page.usable(need) / least + 0.01)))
+    rows = -(-count // most)
+    return rows, -(-count // rows)
 
 
 def left_column(axes: Sequence[Axes]) -> list[Axes]:
