@@ -15,7 +15,7 @@ help:
 	@echo "make test-all the tests and the slow ones: several starts of Ray, kills, fuzzing"
 	@echo "make test-ci the tests and of the slow ones a fifth, by the day, and those that the last changes touch"
 	@echo "make browser the tests that open pages in a headless Chromium"
-	@echo "make truth   what the intervals are worth: docs/truth.md, by simulation (22 minutes of processor time)"
+	@echo "make truth   what the intervals are worth: docs/truth.md, by simulation (26 minutes of processor time)"
 	@echo "make docs    the documentation as a site, in build/docs"
 	@echo "make gallery every figure of docs/gallery.md and its numbers, in figures/gallery"
 	@echo "make lint    ruff and mypy      make clean   everything that can be made again, but no results"

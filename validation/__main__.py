@@ -17,6 +17,7 @@ from validation import (
     penalty,
     quadratic,
     rules,
+    search_limits,
     searches,
     techniques,
 )
@@ -26,6 +27,7 @@ PARTS: dict[str, Callable[[int | None], str]] = {
     "coverage": coverage.section,
     "outside": outside.section,
     "searches": searches.section,
+    "limits": search_limits.section,
     "penalty": penalty.section,
     "crossovers": crossovers.section,
     "techniques": techniques.section,

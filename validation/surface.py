@@ -7,7 +7,8 @@ scale, then other metaparameters) are
 
 ε ~ N(0, 1) the trial's seed. With s = B/(B + B_crit) the best learning rate is at c_1 = 0.3 + 0.3 s
 (in proportion to B, then level), the others at c_j = 0.45 + 0.1 s, and the bowl narrows from w = 12
-to 18 at large batches. Learning rates more than 0.25 above c_1 diverge within 20 steps.
+to 18 at large batches (or further: ``narrowing``). Learning rates more than 0.25 above c_1 diverge
+within 20 steps.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ DIVERGES = 0.25
 FRESH = 4096
 """Number of searches whose median is the truth."""
 KEEP = 4
+_EDGE = 0.25
+"""The distance from the best point at which bowls of all powers are equally high."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +46,10 @@ class Surface:
 
     dimensions: int
     noise: float
+    narrowing: float = 0.5
+    """By how much of w the bowl narrows from small to large batches."""
+    power: float = 2.0
+    """Of the distance with which the bowl rises."""
 
 
 def best_steps(x: Array) -> Array:
@@ -50,13 +57,16 @@ def best_steps(x: Array) -> Array:
     return np.asarray(np.log(LEAST) + np.logaddexp(0.0, np.log(CRITICAL) - x))
 
 
-def excess(u: Array, x: Array) -> tuple[Array, NDArray[np.bool_]]:
+def excess(
+    u: Array, x: Array, *, narrowing: float = 0.5, power: float = 2.0
+) -> tuple[Array, NDArray[np.bool_]]:
     """How far log steps at points ``u`` (…, d) lie above the bottom of the bowl at log batch size
     ``x``, and which of them diverge; (…)."""
     s = sigmoid(x - np.log(CRITICAL))
     centre = np.full(u.shape[-1], 0.45) + 0.1 * s
     centre[0] = 0.3 + 0.3 * s
-    return 12.0 * (1.0 + 0.5 * s) * np.square(u - centre).sum(-1), u[..., 0] > centre[0] + DIVERGES
+    bowl = _EDGE ** (2.0 - power) * np.square(u - centre).sum(-1) ** (power / 2.0)
+    return 12.0 * (1.0 + narrowing * s) * bowl, u[..., 0] > centre[0] + DIVERGES
 
 
 def points(dimensions: int, count: int, seed: int) -> Array:
@@ -83,9 +93,11 @@ def evaluation_grid(budget: int) -> NDArray[np.int64]:
 
 
 @functools.cache
-def median_of_searches(surface: Surface, n: int, fresh: int = FRESH) -> LogSteps:
+def median_of_searches(
+    surface: Surface, n: int, fresh: int = FRESH, multiple: float = BUDGET
+) -> LogSteps:
     """log of the median, over ``fresh`` searches, of the best of their first ``n`` feasible trials
-    (missing the budget counts as infinite), as a function of log batch size.
+    (missing the budget, ``multiple`` S(B), counts as infinite), as a function of log batch size.
 
     The same points and seeds serve every batch size, so that the curve is smooth: what it is above
     ``best_steps`` is interpolated between every second doubling, and level from 2¹⁰ times the
@@ -99,18 +111,20 @@ def median_of_searches(surface: Surface, n: int, fresh: int = FRESH) -> LogSteps
         u = points(surface.dimensions, rows(n), int(seed))
         luck = surface.noise * rng.normal(size=len(u))
         for j, at in enumerate(x):
-            above, diverges = excess(u, at)
+            above, diverges = excess(u, at, narrowing=surface.narrowing, power=surface.power)
             least[j, i] = (above + luck)[~diverges][:n].min()
-    least[least > np.log(BUDGET)] = np.inf
+    least[least > np.log(multiple)] = np.inf
     above_best = between(x, np.median(least, axis=1), small=0.0)
     return lambda at: best_steps(at) + above_best(at)
 
 
 @functools.cache
-def truth(surface: Surface, n: int) -> dict[str, float]:
+def truth(
+    surface: Surface, n: int, fresh: int = FRESH, multiple: float = BUDGET
+) -> dict[str, float]:
     """The five quantities of the median best of ``n``, in natural logs."""
     first, last = np.log(SIZES[0]), np.log(SIZES[-1])
-    return exact.quantities(median_of_searches(surface, n), first, last, 0.2)
+    return exact.quantities(median_of_searches(surface, n, fresh, multiple), first, last, 0.2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +141,7 @@ def search(surface: Surface, size: int, n: int, rng: np.random.Generator) -> lis
     """The trials of one search at one batch size, up to the ``n``-th feasible one."""
     u = points(surface.dimensions, rows(n), int(rng.integers(2**62)))
     x = float(np.log(size))
-    above, diverges = excess(u, np.array(x))
+    above, diverges = excess(u, np.array(x), narrowing=surface.narrowing, power=surface.power)
     times = np.exp(best_steps(np.array(x)) + above + surface.noise * rng.normal(size=len(u)))
     when = rng.integers(1, 21, len(u))
     last = int(np.flatnonzero(~diverges)[n - 1]) + 1
@@ -187,10 +201,12 @@ def sweep(
     *,
     keep: int | None = KEEP,
     shuffled: int | None = None,
+    multiple: float = BUDGET,
 ) -> pd.DataFrame:
     """Rows of the trials table of one search at each of ``SIZES``, the workload called ``name``.
 
     ``shuffled``: train each study's trials in an order drawn with this seed, not in their own.
+    ``multiple``: the budget of a trial in multiples of S(B).
     """
     made = []
     for size in SIZES:
@@ -198,7 +214,7 @@ def sweep(
         order = None
         if shuffled is not None:
             order = np.random.default_rng([shuffled, size]).permutation(len(trials)).tolist()
-        budget = round(BUDGET * float(np.exp(best_steps(np.log([size]))[0])))
+        budget = round(multiple * float(np.exp(best_steps(np.log([size]))[0])))
         for index, row in enumerate(train(trials, budget, keep, order)):
             made.append(
                 {
