@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import analysis
 from analysis.curves.limits import Limit
-from analysis.curves.search_limits import search_effect
 from analysis.figure_data import FigureData, Progress, Query
 from analysis.fit.interval import Interval
+from analysis.fit.search_limits import search_effect
 from batchscale.output.errors import CommandError
 from results.errors import escaped
 from results.reader import Results

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.curves.final_losses import FinalLoss, FinalLosses
-from analysis.fit.interval import Interval
 from analysis.fit.convex import Array
+from analysis.fit.interval import Interval
 from analysis.fit.optimal_batch import OptimalBatch, optimal_batch
 from validation.page import keep, paragraphs, share, table
 from validation.tally import named, run

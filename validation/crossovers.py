@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from analysis.fit.convex import Array, log_steps, theta
 from analysis.fit.crossovers import SignChanges, replicates, sign_changes
 from analysis.fit.estimate import fitted
-from analysis.fit.convex import Array, log_steps, theta
 from validation.outside import quadratic
 from validation.page import keep, paragraphs, share, table
 from validation.tally import LEVEL, TOLERANCE, named, run

@@ -14,8 +14,8 @@ import numpy as np
 
 from analysis.curves.curve import Curve
 from analysis.fit.comparisons import ratio, ratio_text
-from analysis.fit.definitions import beta
 from analysis.fit.convex import Array
+from analysis.fit.definitions import beta
 from analysis.fit.laws import laws
 from validation.packaged import interval, located, named, short, trials
 from validation.page import table

@@ -1,5 +1,5 @@
 """What best of N instead of the optimum does to the critical batch size, and what is left of it
-once the limit of the search is estimated (``analysis.curves.search_limits``).
+once the limit of the search is estimated (``analysis.fit.search_limits``).
 
 The truth is the surface's own critical batch size, that of its best points without a seed's noise.
 """
@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.curves.curve import Curve, curves
-from analysis.curves.search_limits import search_effect
 from analysis.fit.regimes import Regimes, regimes_of
+from analysis.fit.search_limits import search_effect
 from validation import surface as surfaces
 from validation.page import keep, paragraphs, share, table
 from validation.surface import Surface, sweep

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.fit.comparisons import Ends, log_ratio
-from analysis.fit.estimate import fitted, intervals
 from analysis.fit.convex import Array, theta
+from analysis.fit.estimate import fitted, intervals
 from analysis.fit.knee import log_steps as knee
 from analysis.techniques.corrections import corrected, named
 from analysis.techniques.p_values import LEVELS, p_value

@@ -15,7 +15,6 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from analysis.curves.curve import Curve
 from analysis.curves.estimators import ENOUGH, Budget
 from analysis.curves.groups import labels
-from analysis.curves.search_limits import SearchTrend, search_trend
 from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, ground, ink
 from analysis.figures.drawing.legends import entry, shared_legend
@@ -31,6 +30,7 @@ from analysis.figures.drawing.style import (
     tiles,
 )
 from analysis.fit.interval import Interval
+from analysis.fit.search_limits import SearchTrend, search_trend
 from analysis.formatting import units
 from results.errors import ResultsError
 
@@ -53,7 +53,7 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     half of the trials is to be at most the dashed line.
 
     Beneath, where the tuned dimensions are known: the best of N over its limit at each batch size
-    with its 90 % interval, and the trend (``analysis.curves.search_limits``). A trend that rises
+    with its 90 % interval, and the trend (``analysis.fit.search_limits``). A trend that rises
     makes the critical batch size too small. Axes of the caller's get the first kind of panel alone.
     """
     curves = [curve for curve in data.curves if _budgets(curve)]

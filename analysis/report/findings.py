@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from analysis.curves.curve import Curve
-from analysis.curves.search_limits import search_effect
 from analysis.fit.comparisons import Comparison, compare
 from analysis.fit.crossovers import Crossover, with_crossovers
 from analysis.fit.interval import Interval
 from analysis.fit.regimes import Regimes, too_few
+from analysis.fit.search_limits import search_effect
 from analysis.formatting import interval, units
 from analysis.report.panels import View
 from results.counts import count

@@ -15,7 +15,7 @@ _DEFINED = "critical_batch_size_"
 _BEST = "best_batch_size"
 """The column of curves with a small-batch penalty."""
 _EFFECT = "search_effect"
-"""A factor with its interval, beside the quantities: ``analysis.curves.search_limits``."""
+"""A factor with its interval, beside the quantities: ``analysis.fit.search_limits``."""
 _OTHERS = {
     *(_BEST, _EFFECT, "small_batch_penalty", "crossovers"),
     *("against", "law", "level", "tolerance", "batch_sizes", "trials", "target"),

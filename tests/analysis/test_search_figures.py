@@ -13,8 +13,8 @@ import pytest
 
 from analysis import Curve, curves, figures
 from analysis.curves.runs import shares
-from analysis.curves.search_limits import search_trend
 from analysis.figures.drawing.style import figure_of
+from analysis.fit.search_limits import search_trend
 from results.errors import ResultsError
 
 Make = Callable[..., pd.DataFrame]

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from analysis import Curve, Interval, Point, curves, regimes
-from analysis.curves.search_limits import SearchEffect, limit, search_effect, search_trend
+from analysis.fit.search_limits import SearchEffect, limit, search_effect, search_trend
 from analysis.report.findings import warnings
 from analysis.report.panels import View
 from results.batch_phases import BatchPhases

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from analysis import Interval
-from analysis.curves.search_limits import SearchEffect, search_effect
 from analysis.figure_data import FigureData, Query
+from analysis.fit.search_limits import SearchEffect, search_effect
 from analysis.formatting import interval
 from batchscale import answers
 from batchscale.output.regime_table import regimes
