@@ -277,7 +277,8 @@ def _curve(
         waiting = _not_run(group, by_size, studies)
         if waiting:
             notes.append(f"not run yet: {sizes(waiting)}")
-    notes += _transferred(runs, search) + _censored(by_size)
+    example_unit = unit(runs.rows["example_unit"][rows])
+    notes += _transferred(runs, search) + _gradients(runs, rows, example_unit) + _censored(by_size)
     ratios = runs.rows["evaluation_ratio"][rows]
     return Curve(
         group=group,
@@ -292,7 +293,7 @@ def _curve(
         scaled_dimensions=dimensions if scaled is None else scaled,
         studies=tuple(names),
         evaluation_ratio=next((float(ratio) for ratio in ratios if number(ratio)), None),
-        example_unit=unit(runs.rows["example_unit"][rows]),
+        example_unit=example_unit,
         notes=tuple(notes),
     )
 
@@ -326,6 +327,20 @@ def _transferred(runs: Runs, rows: Rows) -> list[str]:
     return [
         "a rule gives the learning rate: each point is the best trial of its own study, which may "
         "not be the point that is best at the base; plot rules has the steps of that one"
+    ]
+
+
+def _gradients(runs: Runs, rows: Rows, example_unit: str) -> list[str]:
+    """A note where steps take several gradients: examples are B·S, whatever is computed of them."""
+    column = pd.Series(runs.rows["gradients_per_step"][rows], dtype=float).fillna(1)
+    counts = {*map(int, column.unique())}
+    most = max(counts, default=1)
+    if most == 1:
+        return []
+    which = "each step takes" if counts == {most} else "steps of some of its trials take"
+    return [
+        f"{which} {most} gradients of the batch: E counts each {example_unit} drawn once, and the "
+        f"compute is {most} times that of a gradient a step"
     ]
 
 

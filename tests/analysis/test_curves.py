@@ -45,6 +45,23 @@ def test_optimizers_make_curves_and_by_minimizes_over_the_rest(search: Make) -> 
         assert merged.best["optimizer"] in ("sgd", "adam")
 
 
+def test_two_gradients_a_step_are_a_note_and_no_more_examples(search: Make) -> None:
+    """E stays B·S; what of a step's gradients is not one an example is said, in its unit."""
+    trials = search(example_unit="image")
+    (plain,) = curves(trials.assign(gradients_per_step=None))
+    (other,) = curves(trials.assign(gradients_per_step=1.0))
+    (sam,) = curves(trials.assign(gradients_per_step=2.0))
+    assert [point.examples for point in sam.points] == [point.examples for point in plain.points]
+    said = "gradients of the batch: E counts each image drawn once, and the compute is 2 times"
+    assert [note for note in sam.notes if said in note] == [
+        f"each step takes 2 {said} that of a gradient a step"
+    ]
+    assert not any("gradient" in note for note in (*plain.notes, *other.notes))
+    mixed = trials.assign(gradients_per_step=[2.0] + [np.nan] * (len(trials) - 1))
+    (curve,) = curves(mixed)
+    assert any(note.startswith("steps of some of its trials take 2") for note in curve.notes)
+
+
 def test_workload_fields_that_vary_always_group(search: Make) -> None:
     wide = search(fields='{"depth": 2, "width": 256}')
     narrow = search(seed=1, fields='{"depth": 2, "width": 64}').assign(

@@ -158,3 +158,11 @@ def test_fewer_quantities_are_corrected_for_less() -> None:
     assert [*answer.rows[0].ratios] == ["min_steps"]
     ratio = answer.rows[0].ratios["min_steps"]
     assert ratio.p == ratio.corrected
+
+
+def test_a_row_says_that_its_examples_are_not_its_gradients() -> None:
+    """The ratio of examples is beside it, and compute is twice the examples'."""
+    note = "each step takes 2 gradients of the batch: E counts each example drawn once"
+    sam = replace(technique_curve(("sgd", {"sam": 0.05}), seed=1), notes=(note,))
+    rows = {row.name: row for row in table(FigureData.of([PLAIN, sam, CLIP])).rows}
+    assert [note in rows[name].notes for name in ("sam 0.05", "clip 1")] == [True, False]
