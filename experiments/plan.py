@@ -90,6 +90,8 @@ class Study:
     trials: int
     """Feasible trials wanted."""
     budget_steps: int
+    recorded_budget_steps: int | None = None
+    """The budget of a recorded trial that is trained again to where it stopped."""
     repeat_data: bool = True
     """Whether a trial may see an example more than once."""
     train_examples: int | None = None
@@ -138,6 +140,11 @@ class Study:
     def schedule_steps(self) -> int:
         """The budget in steps of ``batch_size`` examples, of which lengths are shares."""
         return (self.ramp and self.ramp.schedule_steps) or self.budget_steps
+
+    @property
+    def technique_steps(self) -> int:
+        """The steps of which lengths of techniques are shares."""
+        return self.recorded_budget_steps or self.budget_steps
 
     @property
     def mean_batch_size(self) -> float:

@@ -349,7 +349,7 @@ class StackedStep:
             owner,
             json.dumps(workloads.identity(context.workload), sort_keys=True),
             json.dumps(technique_identity(study.technique, study.workload.base), sort_keys=True),
-            study.budget_steps if context.techniques.uses_budget else None,
+            study.technique_steps if context.techniques.uses_budget else None,
             context.device,
             context.dtype,
         )

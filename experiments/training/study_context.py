@@ -60,7 +60,9 @@ class StudyContext:
             layout=parallel.of(study.layout, ref.base).join(ranks),
             optimizer=optimizers.get(study.optimizer, ref.base),
             schedule=ramped(schedules.get(study.schedule, ref.base), study.ramp),
-            techniques=load_techniques(study.technique, ref.base).with_budget(study.budget_steps),
+            techniques=load_techniques(study.technique, ref.base).with_budget(
+                study.technique_steps
+            ),
         )
         for name in context.evaluated:
             if name not in splits:

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import results as dataset
+from batchscale.training import rerun
 from experiments.config.compile import Experiment, load, parse
 from experiments.config.study_plan import StudyPlan
 from experiments.errors import ExperimentError
@@ -332,3 +333,5 @@ def test_the_technique_acts_before_the_target(tmp_path: Path) -> None:
     differ = [step for step in both if errors["plain"][step] != errors["swa"][step]]
     assert begin <= differ[0] <= 1.1 * begin + 1
     assert differ[0] < best["steps_to_target"]
+    # Trained again, to where it stopped: lengths are still shares of the whole budget.
+    assert rerun(best["trial"], results=tmp_path).equal

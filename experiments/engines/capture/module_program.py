@@ -70,7 +70,7 @@ def _program_of(
             workloads.identity(run.workload),
             technique_identity(study.technique, study.workload.base),
             run.techniques.tuned,
-            study.budget_steps if run.techniques.uses_budget else None,
+            study.technique_steps if run.techniques.uses_budget else None,
             optimizer_identity(context.optimizer, study.workload.base),
             plain,
             [(tuple(x.shape), x.stride(), str(x.dtype)) for x in tensors],
