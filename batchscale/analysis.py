@@ -111,10 +111,11 @@ def techniques(
     The others are those of ``regimes``.
 
     Returns:
-        For each curve that has a baseline its ``name`` (what it changes), the ``baseline``, and
-        ``ratios`` of the quantities: ``value``, ``low`` and ``high`` at ``level``, ``p`` of "the
-        ratio is 1", ``p_corrected``; the ``correction`` and for how many ratios (``compared``); a
-        ``sentence``, ``notes``.
+        For each curve that has a baseline its ``name`` (what it changes), the ``baseline``;
+        ``active``, the share of best trials in which that acted before the target was reached, and
+        whether it is ``tested`` so; ``ratios`` of the quantities: ``value``, ``low`` and ``high``
+        at ``level``, ``p`` of "the ratio is 1", ``p_corrected``; the ``correction`` and for how
+        many ratios (``compared``); a ``sentence``, ``notes``.
     """
     query = Query(
         sources=_opened(sources), target=target, where=where, by=by, baseline=baseline,

@@ -41,7 +41,9 @@ two. What cannot be distinguished from 1 is called so; *open*: neither end of th
 Of each published claim it is said what ours say. *Agrees* and *disagrees*: the corrected p is at
 most 0.1, on the claim's side of 1 or on the other. *Compatible*, of a claim that something does not
 change or does not grow: ours do not contradict it, and the interval says how large a change they
-leave possible. *Undecided*: neither.
+leave possible. *Undecided*: neither. *Not tested*: in less than half of the best trials the
+technique acted before the target was reached (`active`), so that the ratio is that of two searches
+of nearly the same training; it is not corrected for.
 """
 
 SCREENED = (
@@ -63,8 +65,10 @@ class Expected:
     rows: str = ""
     """How the names of the rows begin that it is about."""
 
-    def verdict(self, ratio: dict[str, float | None]) -> str:
+    def verdict(self, ratio: dict[str, float | None], *, tested: bool = True) -> str:
         """What a measured ratio says of it (``analysis.techniques.table.Ratio``)."""
+        if not tested:
+            return "not tested"
         low, high, p = ratio["low"], ratio["high"], ratio["p_corrected"]
         above, below = low is not None and low > 1, high is not None and high < 1
         if p is not None and p <= _LEVEL and (above or below):
@@ -83,7 +87,9 @@ class Expected:
                 interval = Interval(**{end: ratio[end] for end in ("value", "low", "high")})
                 p = "" if ratio["p_corrected"] is None else f", p {p_text(ratio['p_corrected'])}"
                 known = ratio_text(interval)
-                answers.append(f"{row['name']} {known}{p}: *{self.verdict(ratio)}*")
+                answers.append(
+                    f"{row['name']} {known}{p}: *{self.verdict(ratio, tested=row['tested'])}*"
+                )
         if not answers:
             raise ValueError(f"no row begins with {self.rows!r}: {self.says}")
         expected = f"{RATIOS[self.quantity]}, expected {self.side}"

@@ -114,6 +114,7 @@ _TRIALS: dict[str, pa.DataType] = {
     "relative_error": _NUMBER,  # of steps_to_target, where it was read off a figure; null: none
     "refined_steps": _NUMBER,  # steps to target on the finer grid: another estimand
     "refined_last_miss": _NUMBER,
+    "acts_from": _TEXT,  # JSON: {part of the training algorithm: updates before it acts}, if any
     "steps_run": _COUNT,
     "examples_run": _COUNT,
     "gradients_per_step": _COUNT,  # of the whole batch; null: 1

@@ -162,8 +162,8 @@ COLUMNS = (
     "enlargement", "estimator", "experiment", "workload_version", "time", "batch_size", "fields",
     "metaparameters", "learning_rate", "momentum", "effective_learning_rate", "status",
     "stop_reason", "steps_to_target", "last_miss", "relative_error", "refined_steps",
-    "refined_last_miss", "steps_run", "keep", "evaluation_ratio", "budget_steps", "batch_sizes",
-    "example_unit", "tokens_per_example", "gradients_per_step",
+    "refined_last_miss", "acts_from", "steps_run", "keep", "evaluation_ratio", "budget_steps",
+    "batch_sizes", "example_unit", "tokens_per_example", "gradients_per_step",
 )  # fmt: skip
 """Columns of trials that the analysis reads; one that is absent is all null."""
 

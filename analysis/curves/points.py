@@ -32,10 +32,14 @@ from analysis.curves.runs import (
     parameters,
 )
 from analysis.curves.samples import Search
+from results.acts_from import acts_from
 from results.batch_phases import BatchPhases
 
 SEARCH_ROLES = ("search", "extension")
 """Roles of the trials that are minimized over."""
+
+_ACTING = ["acts_from", "technique", "schedule", "metaparameters", "budget_steps", "batch_sizes"]
+"""Columns that say when parts of the training algorithm act."""
 
 LEVEL = 0.9
 """Coverage of the interval of a median of repeats where there are enough of them for it."""
@@ -129,6 +133,8 @@ class Point:
     infeasible: int = 0
     best: Mapping[str, Any] = field(default_factory=dict)
     """Metaparameters of the trial at the minimum, and ``optimizer`` … if it was minimized over."""
+    acts_from: Mapping[str, int] = field(default_factory=dict)
+    """Updates before each part of its training algorithm acts (``results.acts_from``)."""
     trial: str | None = None
     study: str | None = None
     learning_rate: float | None = None
@@ -260,6 +266,7 @@ def _of_best(runs: Runs, sample: OrderStatistics, over: Sequence[str]) -> dict[s
         "fourth": order_statistic(sample.steps[: sample.known], BAR),
         "hits": sample.known,
         "best": {**algorithm, **parameters(rows["metaparameters"][best])},
+        "acts_from": acts_from({name: rows[name][best] for name in _ACTING if name in rows}),
         "trial": rows["trial"][best],
         "study": study if isinstance(study := rows["study"][best], str) else None,
         "learning_rate": number(rows["learning_rate"][best]),

@@ -50,7 +50,8 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     """A row a technique, schedule or optimizer, a panel a quantity: its ratio to the baseline.
 
     A filled mark is a ratio whose interval, corrected for all of the figure, leaves out 1. An arrow
-    is an open end. In a narrow figure, or on a given ``ax``, the first quantities alone.
+    is an open end. Not tested is what began after most best trials had reached the target. In a
+    narrow figure, or on a given ``ax``, the first quantities alone.
     """
     page = page or Page()
     made: Table = data.computed(table)
@@ -82,6 +83,7 @@ def numbers(data: FigureData) -> pd.DataFrame:
                 "curve": row.curve.label,
                 "workload": row.curve.group.get("workload"),
                 "target": None if row.curve.target is None else str(row.curve.target),
+                "active": row.active.share,
                 "quantity": name,
                 **{f"ratio_{end}": value for end, value in ratio.interval.to_dict().items()},
                 "p": ratio.p,
@@ -112,8 +114,12 @@ def _lines(made: Table) -> list[_Line]:
     lines = []
     for heading, rows in groups.items():
         lines.append(_Line(text=heading))
-        lines += [_Line(text=row.name, row=row) for row in sorted(rows, key=_order)]
+        lines += [_Line(text=_name(row), row=row) for row in sorted(rows, key=_order)]
     return lines
+
+
+def _name(row: Row) -> str:
+    return row.name if row.active.tested else f"{row.name} (not tested)"
 
 
 def _heading(row: Row) -> str:

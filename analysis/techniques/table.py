@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from analysis.curves.curve import Curve
@@ -11,6 +11,7 @@ from analysis.figure_data import FigureData
 from analysis.fit.comparisons import Comparison, Pair, against, nearest, ratio_text
 from analysis.fit.interval import Interval
 from analysis.fit.regimes import Regimes
+from analysis.techniques.active import Active, active
 from analysis.techniques.baselines import difference, optional, plain, plain_name
 from analysis.techniques.corrections import Correction, corrected, named
 from analysis.techniques.p_values import LEVELS, P_VALUES, p_value
@@ -35,7 +36,7 @@ class Ratio:
     p: float | None
     """Of "the ratio is 1"; None where the ratio is not known at all."""
     corrected: float | None
-    """The same, corrected for all ratios of the table."""
+    """The same, corrected for all ratios of the table that are tested."""
 
     def differs(self, level: float) -> bool:
         """Whether the corrected interval at this level leaves out 1."""
@@ -57,12 +58,16 @@ class Row:
     ratios: Mapping[str, Ratio]
     level: float
     notes: tuple[str, ...]
+    active: Active = field(default_factory=lambda: Active(share=None))
+    """In how many of its best trials it acted before they reached the target."""
 
     @property
     def sentence(self) -> str:
         """Which of its ratios differ from 1 after the correction."""
         if self.baseline is None:
             return f"{self.name} is compared with nothing"
+        if not self.active.tested:
+            return f"{self.name} is not tested against {self.baseline}: {self.active.note}"
         if not any(ratio.interval.reached or ratio.p is not None for ratio in self.ratios.values()):
             return f"nothing is known of {self.name} against {self.baseline}"
         clear = [
@@ -85,6 +90,8 @@ class Row:
             "baseline": self.baseline,
             **self.curve.group,
             "target": None if self.curve.target is None else str(self.curve.target),
+            "active": self.active.share,
+            "tested": self.active.tested,
             "ratios": {name: ratio.to_dict() for name, ratio in self.ratios.items()},
             "level": self.level,
             "sentence": self.sentence,
@@ -99,7 +106,8 @@ class Table:
     rows: tuple[Row, ...]
     correction: Correction
     compared: int
-    """How many ratios were corrected for: those that are unknown too."""
+    """How many ratios were corrected for: those that are unknown too, and none of techniques that
+    did not act."""
     level: float
 
     @property
@@ -163,20 +171,24 @@ def table(
                 )
                 for name in names
             }
-        base_name = plain_name(base, curves, factors)
+        base_name, acted = plain_name(base, curves, factors), active(curve, base, factors)
         notes = _notes(data, (i, bases[0]), base_name, comparison, ratios)
+        if acted.tested and acted.note is not None:
+            notes.insert(0, acted.note)
         row = Row(
             name=difference(curve, base, factors), curve=curve, baseline=base_name, ratios=ratios,
-            level=level, notes=tuple(notes),
+            level=level, notes=tuple(notes), active=acted,
         )  # fmt: skip
         rows.append(row)
-    every = [ratio.p for row in rows for ratio in row.ratios.values()]
+    every = [ratio.p for row in rows if row.active.tested for ratio in row.ratios.values()]
     adjusted = iter(corrected(every, method))
     rows = [
         replace(
             row,
             ratios={n: replace(ratio, corrected=next(adjusted)) for n, ratio in row.ratios.items()},
         )
+        if row.active.tested
+        else row
         for row in rows
     ]
     return Table(rows=tuple(rows), correction=method, compared=len(every), level=level)

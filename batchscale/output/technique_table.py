@@ -61,6 +61,7 @@ def _row(row: Row, columns: Sequence[str]) -> dict[str, str]:
         "technique": row.name,
         "baseline": row.baseline or "not clear",
         **{name: text(row.curve.group.get(name)) for name in columns},
+        "active": row.active.text,
         **{name: _cell(ratio.interval, ratio.corrected) for name, ratio in row.ratios.items()},
     }
 

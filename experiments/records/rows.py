@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
 import importlib.metadata
 import platform
@@ -85,6 +86,7 @@ def trial_row(
         "enlargement": trial.enlargement,
         "role": trial.role,
         "round": trial.round,
+        "acts_from": None if outcome.error else acts_from(study, trial),
         "effective_learning_rate": effective_learning_rate(study, trial),
         "metaparameters": dict(trial.metaparameters),
         "target_metric": target.metric,
@@ -112,6 +114,24 @@ def record_lost_trial(store: Store, job: Job, outcome: Outcome) -> str | None:
         world_size=pack.study.layout.workers,
     )
     return store.commit(pack.study.experiment, measurements=[], trials=[row])
+
+
+def acts_from(study: Study, trial: Trial) -> dict[str, int]:
+    """Updates before each part of the training algorithm acts in this trial, by technique,
+    ``schedule`` or ``ramp``; without those that act in the first one. User files are loaded."""
+    from experiments import schedules, techniques
+
+    base, batches = study.workload.base, study.batches
+    parts = techniques.load(study.technique, base).with_budget(study.budget_steps)
+    begins = {part.label: part.acts_from for part in parts.of_trial(trial.metaparameters)}
+    begin = schedules.get(study.schedule, base).acts_from(trial.metaparameters)
+    # A schedule counts steps of the first batch size.
+    every = range(study.budget_steps + 1)
+    begins["schedule"] = bisect.bisect_left(
+        every, float(begin), key=lambda step: float(batches.schedule_step(step))
+    )
+    begins["ramp"] = batches.steps_to_change(0) or 0
+    return {name: steps for name, steps in begins.items() if steps}
 
 
 def effective_learning_rate(study: Study, trial: Trial) -> float | None:

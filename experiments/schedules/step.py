@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from experiments.optimizers.base import Space
+from experiments.plan import Value
 from experiments.schedules.base import Ranges, Schedule
 from experiments.search.domains import Domain
 
@@ -23,6 +25,11 @@ class Step(Schedule):
         "drops": Domain(low=1, high=_MOST_DROPS, closed=True, whole=True),
         "gamma": Domain(low=0, high=1, closed=True),
     }
+
+    def acts_from(self, metaparameters: Mapping[str, Value]) -> int:
+        drops = int(metaparameters.get("drops", self.defaults["drops"]))
+        first = -(-int(metaparameters["decay_steps"]) // drops)
+        return int(metaparameters.get("warmup_steps", 0)) + first
 
     def shape(self, step: int, decay_steps: int, drops: int = 2, gamma: float = 0.1) -> float:
         done = min(step, decay_steps) * int(drops) // decay_steps

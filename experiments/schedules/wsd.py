@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from experiments.optimizers.base import Space
+from experiments.plan import Value
 from experiments.schedules.base import Ranges, Schedule
 from experiments.search.domains import Domain
 
@@ -20,6 +22,10 @@ class WarmupStableDecay(Schedule):
     name = "wsd"
     space: ClassVar[Space] = {"stable": {"linear": [0.1, 0.8]}, "decay": 0.2, "end_factor": 0.0}
     ranges: ClassVar[Ranges] = {"end_factor": Domain(low=0)}
+
+    def acts_from(self, metaparameters: Mapping[str, Value]) -> int:
+        warmup = int(metaparameters.get("warmup_steps", 0))
+        return warmup + int(metaparameters["stable_steps"]) + 1
 
     def shape(
         self, step: int, stable_steps: int, decay_steps: int, end_factor: float = 0.0

@@ -67,6 +67,11 @@ class Swa(Technique):
     begin: Annotated[float, Field(ge=0, le=1)] = 0.75
     every: Annotated[int, Field(ge=1)] = 1
 
+    @property
+    def acts_from(self) -> int:
+        """The first step that is averaged: the average of one is the weights themselves."""
+        return max(1, round(float(self.begin) * (self.budget_steps or 0)))
+
     def start(self, weights: Tensors) -> State:
         first = next(iter(weights.values()))
         return {
@@ -75,7 +80,7 @@ class Swa(Technique):
         }
 
     def after_step(self, weights: Tensors, state: State, step: Tensor) -> Tensors:
-        after = step + 1 - max(1, round(float(self.begin) * (self.budget_steps or 0)))
+        after = step + 1 - self.acts_from
         due = (after >= 0) & (after % self.every == 0)
         count, average = state["count"], state["average"]
         state["average"] = {

@@ -325,6 +325,11 @@ class Technique:
         forward passes, by ``compute(model, batch)``, under other names."""
         return metrics
 
+    @property
+    def acts_from(self) -> int:
+        """Updates made before it acts: a trial that ends by then is one without the technique."""
+        return 0
+
     def is_due(self, step: int) -> bool:  # noqa: ARG002
         """Whether the step after ``step`` others is one for which ``due`` must be true."""
         return True

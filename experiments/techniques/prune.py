@@ -66,6 +66,11 @@ class Prune(Technique):
         """Whether the choice is the trial's."""
         return self.until is not None and self.by == "random"
 
+    @property
+    def acts_from(self) -> int:
+        """With ``until``, when the model has ``sparsity``: before, it is a less sparse one."""
+        return self._ends[1] - 1 if self.until is not None else 0
+
     def model(self, model: nn.Module) -> nn.Module:
         """The model without what is pruned at initialization.
 
@@ -135,10 +140,15 @@ class Prune(Technique):
         kept = state["kept"]
         return {**weights, **{name: weights[name] * each for name, each in kept.items()}}
 
+    @property
+    def _ends(self) -> tuple[int, int]:
+        """Steps between which sparsity grows."""
+        first = round(float(self.begin) * (self.budget_steps or 0))
+        return first, max(first + 1, round(float(self.until or 0) * (self.budget_steps or 0)))
+
     def _stage(self, steps: Tensor) -> Tensor:
         """How often sparsity has grown after so many steps."""
-        first = round(float(self.begin) * (self.budget_steps or 0))
-        last = max(first + 1, round(float(self.until or 0) * (self.budget_steps or 0)))
+        first, last = self._ends
         return ((steps - first) * self.stages // (last - first)).clamp(0, self.stages)
 
     def _changes(self, step: Tensor) -> Tensor:

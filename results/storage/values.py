@@ -117,6 +117,10 @@ def _is_mapping(value: Any) -> bool:
     return isinstance(value, dict)
 
 
+def _is_steps(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(steps, int) for steps in value.values())
+
+
 def _is_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
@@ -135,6 +139,7 @@ def _is_space(value: Any) -> bool:
 
 _JSON: Mapping[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("fields", "technique", "layout", "layout_choice", "versions"), _is_mapping),
+    "acts_from": _is_steps,
     **dict.fromkeys(("targets", "notes", "baseline"), _is_texts),
     "search_space": _is_space,
 }

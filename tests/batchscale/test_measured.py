@@ -18,6 +18,7 @@ ROW = {
     "sentence": "clip 1 over sgd: critical batch size 3.9 [3.4, 4.6] (p 0.001)",
     "notes": ["the ratio of perfect_scaling_until is open above"],
     "compared": 4,
+    "tested": True,
 }
 SAME = [
     {**ROW, "name": name, "sentence": f"{name} cannot be distinguished from sgd (least p 1)"}
@@ -99,6 +100,7 @@ def test_what_a_ratio_says_of_a_claim(
     for side, verdict in (("above 1", above), ("1", same), ("not above 1", not_above)):
         expected = page.Expected(says="So", quantity="min_steps", side=side)
         assert expected.verdict(ratio) == verdict
+        assert expected.verdict(ratio, tested=False) == "not tested"
 
 
 def test_a_published_claim_has_each_ratio_with_its_interval_and_a_verdict(
@@ -112,6 +114,7 @@ def test_a_published_claim_has_each_ratio_with_its_interval_and_a_verdict(
         {**SAME[0], "name": name, "ratios": {"min_steps": ratio}}
         for name, ratio in zip(("prune 0.5", "prune 0.8"), ratios, strict=True)
     ]
+    rows[1]["tested"] = False
     rows.append({**SAME[0], "name": "clip 1", "ratios": {"min_steps": ratios[0]}})
     monkeypatch.setattr(page, "measured", lambda _: (rows, ""))
     expected = page.Expected(
@@ -123,7 +126,7 @@ def test_a_published_claim_has_each_ratio_with_its_interval_and_a_verdict(
     assert (
         "\nOf the claim:\n\n- It is harder (steps at the plateau, expected above 1): "
         "prune 0.5 2.0 [1.5, 2.7], p 0.012: *agrees*; prune 0.8 0.93 [0.62, 1.4], p 1: "
-        "*undecided*.\n"
+        "*not tested*.\n"
     ) in page.renewed("# Techniques\n", [claim])
     with pytest.raises(ValueError, match="no row begins with 'ema'"):
         replace(expected, rows="ema").sentence(rows)

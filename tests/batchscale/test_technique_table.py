@@ -28,7 +28,7 @@ def test_what_is_printed() -> None:
     text = techniques(answer, "table")
     head, _, columns, _, clip, adam, *rest = text.splitlines()
     assert "90% intervals; p-values are corrected for 8 ratios by the false discovery rate" in head
-    assert columns.split()[:4] == ["technique", "baseline", "critical", "batch"]
+    assert columns.split()[:4] == ["technique", "baseline", "active", "critical"]
     assert clip.startswith("clip 1")
     assert adam.startswith("adam")
     assert any(line.startswith("Clip 1 over sgd: critical batch size 3.9 [") for line in rest)

@@ -33,6 +33,11 @@ class FreezeOut(Technique):
         if self.first > self.last:
             raise ValueError("first is not after last")
 
+    @property
+    def acts_from(self) -> int:
+        """Until then every layer is trained."""
+        return round(float(self.first) * (self.budget_steps or 0))
+
     def start(self, weights: Tensors) -> State:
         layers = list(layers_of(weights).values())
         steps, apart = self.budget_steps or 0, max(len(layers) - 1, 1)
