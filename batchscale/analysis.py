@@ -85,7 +85,7 @@ def regimes(
 
 def techniques(
     *sources: Source,
-    correction: str = "holm",
+    correction: str | None = None,
     quantities: Sequence[str] | None = None,
     target: str | None = None,
     where: str | None = None,
@@ -102,7 +102,9 @@ def techniques(
     prints it.
 
     Args:
-        correction: of the p-values, for all ratios of the answer: ``holm``, ``fdr`` or ``none``.
+        correction: of the p-values, for all ratios of the answer: ``dunnett`` (the default of
+            experiments that change one factor at a time), ``holm`` (of all others), ``fdr`` or
+            ``none``.
         quantities: which of ``critical_batch_size``, ``perfect_scaling_until``, ``min_steps`` and
             ``min_examples`` are compared; all by default.
         baseline: the curve to compare all others with. By default a technique is compared with

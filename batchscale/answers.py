@@ -68,7 +68,7 @@ def regimes(
 def techniques(
     query: Query,
     *,
-    correction: str = "holm",
+    correction: str | None = None,
     quantities: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Table:
@@ -81,7 +81,8 @@ def techniques(
     from analysis.techniques.corrections import named
     from analysis.techniques.table import table
 
-    named(correction)  # before anything is fitted
+    if correction is not None:
+        named(correction)  # before anything is fitted
     return table(_fitted(query, progress), correction=correction, quantities=quantities)
 
 

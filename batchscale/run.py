@@ -96,7 +96,7 @@ class Run:
     def techniques(
         self,
         *,
-        correction: str = "holm",
+        correction: str | None = None,
         quantities: Sequence[str] | None = None,
         under: Sequence[str] | None = None,
         **options: Unpack[QueryOptions],

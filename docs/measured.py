@@ -34,9 +34,10 @@ PLAIN = "technique LIKE '{_precision_:_float32_}'"
 
 INTRODUCTION = """Made by `python docs/measured.py` from packaged data: each table and each sentence
 is that of the command beneath it. Ratios are to the plain curve, with 90 % intervals; p is
-corrected for all ratios of its section, by Holm's method or for the false discovery rate: a section
-on a published claim, which was there before the data, has fewer of them, so that one ratio may have
-two. What cannot be distinguished from 1 is called so; *open*: neither end of the interval is known.
+corrected for all ratios of its section, by Dunnett's method (Holm's, where the curves are not of
+one design with one baseline) or for the false discovery rate: a section on a published claim, which
+was there before the data, has fewer of them, so that one ratio may have two. What cannot be
+distinguished from 1 is called so; *open*: neither end of the interval is known.
 
 Of each published claim it is said what ours say. *Agrees* and *disagrees*: the corrected p is at
 most 0.1, on the claim's side of 1 or on the other. *Compatible*, of a claim that something does not
@@ -114,7 +115,7 @@ class Claim:
     screens: bool = False
     """Whether it has the whole table, corrected for the false discovery rate."""
     picture: str | None = None
-    """What ``plot techniques`` draws of it; it corrects by Holm's method."""
+    """What ``plot techniques`` draws of it; it corrects by Dunnett's method."""
     expected: tuple[Expected, ...] = ()
 
 
@@ -329,7 +330,7 @@ def section(claim: Claim) -> Iterator[str]:
     yield f"\n```sh\n{command}\n```\n"
     if claim.picture is not None:
         name = Path(claim.picture).name
-        yield "The same as a figure, corrected by Holm's method, which is stricter:\n"
+        yield "The same as a figure, corrected by Dunnett's method, which is stricter:\n"
         yield f"```sh\nbatchscale plot techniques {claim.source} --where {where} -o {name}\n```\n"
         yield f"![Ratios of each technique to plain training, with intervals]({claim.picture})\n"
 
@@ -383,7 +384,7 @@ def measured(claim: Claim) -> tuple[list[dict[str, Any]], str] | None:
     try:
         table = answers.techniques(
             query,
-            correction="fdr" if claim.screens else "holm",
+            correction="fdr" if claim.screens else None,
             quantities=claim.quantities or None,
         )
     except ResultsError as error:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData
@@ -13,7 +17,7 @@ from analysis.fit.interval import Interval
 from analysis.fit.regimes import Regimes
 from analysis.techniques.active import Active, active
 from analysis.techniques.baselines import difference, optional, plain, plain_name
-from analysis.techniques.corrections import Correction, corrected, named
+from analysis.techniques.corrections import Controls, Correction, corrected, named
 from analysis.techniques.p_values import LEVELS, P_VALUES, p_value
 from results.counts import count
 from results.errors import ResultsError
@@ -122,18 +126,20 @@ class Table:
 
 
 def table(
-    data: FigureData, *, correction: str = "holm", quantities: Sequence[str] | None = None
+    data: FigureData, *, correction: str | None = None, quantities: Sequence[str] | None = None
 ) -> Table:
     """Compare every curve of ``data`` with its plain one, or with the query's baseline.
 
     Args:
-        correction: ``holm``, ``fdr`` or ``none``.
+        correction: ``dunnett``, ``holm``, ``fdr`` or ``none``. By default ``dunnett`` where all
+            studies are of a design with one baseline (``one_factor``), else ``holm``.
         quantities: those of ``RATIOS`` that are compared, and so corrected for; all by default.
 
     Raises:
         ResultsError: no such correction or quantity, or no two curves that can be compared.
     """
-    method, names = named(correction), _quantities(quantities)
+    names = _quantities(quantities)
+    method = named(_usual(data) if correction is None else correction)
     curves, fits, level = data.curves, data.regimes, 0.9
     factors = optional(curves, data.query.by or ())
     baseline = data.query.baseline
@@ -146,6 +152,7 @@ def table(
             hint=f"name the one to compare with: --baseline {curves[0].label!r}",
         )
     rows: list[Row] = []
+    shared: list[tuple[tuple[int, str], float]] = []
     for i, bases in data.each(pairs, "curves compared"):
         ratios = dict.fromkeys(names, Ratio(interval=Interval(), p=None, corrected=None))
         if len(bases) > 1:
@@ -156,12 +163,13 @@ def table(
                 notes=(note,),
             )  # fmt: skip
             rows.append(row)
+            shared += [((-1 - i, name), 0.0) for name in names]
             continue
         curve, base = curves[i], curves[bases[0]]
         fit, of_base = fits[i], fits[bases[0]]
         comparison: Comparison | None = None
-        if fit is not None and of_base is not None:
-            pair = Pair.of(fit, of_base)
+        pair = None if fit is None or of_base is None else Pair.of(fit, of_base)
+        if fit is not None and of_base is not None and pair is not None:
             comparison = against(curve, base, fit, of_base, pair)
             ratios = {
                 name: Ratio(
@@ -180,8 +188,10 @@ def table(
             level=level, notes=tuple(notes), active=acted,
         )  # fmt: skip
         rows.append(row)
+        if acted.tested:
+            shared += [((bases[0], name), _shared(pair, name, level)) for name in names]
     every = [ratio.p for row in rows if row.active.tested for ratio in row.ratios.values()]
-    adjusted = iter(corrected(every, method))
+    adjusted = iter(corrected(every, method, _controls(shared)))
     rows = [
         replace(
             row,
@@ -192,6 +202,39 @@ def table(
         for row in rows
     ]
     return Table(rows=tuple(rows), correction=method, compared=len(every), level=level)
+
+
+_FACTORS_ALONE = re.compile(r"^design:\s+\{?one_factor\b", re.MULTILINE)
+"""In an experiment's resolved file."""
+
+
+def _usual(data: FigureData) -> str:
+    """The correction unless one is named."""
+    studies = data.studies if data.query.sources else pd.DataFrame()
+    if "experiment_yaml" not in studies or not len(studies):
+        return "holm"
+    files = studies["experiment_yaml"].astype(object)
+    alone = files.map(lambda text: isinstance(text, str) and bool(_FACTORS_ALONE.search(text)))
+    return "dunnett" if alone.all() else "holm"
+
+
+def _shared(pair: Pair | None, name: str, level: float) -> float:
+    """The baseline's share of the variance of a log ratio, by the lengths of both intervals; 0,
+    which corrects most, where one is open."""
+    if pair is None:
+        return 0.0
+    own, base = (float(high[0] - low[0]) ** 2 for _, low, high in pair.ends(name, [level]))
+    share = base / (own + base) if own + base > 0 else 0.0
+    return share if np.isfinite(share) else 0.0
+
+
+def _controls(shared: Sequence[tuple[tuple[int, str], float]]) -> Controls:
+    """From the baseline and quantity of each ratio, and its share."""
+    groups = list(dict.fromkeys(key for key, _ in shared))
+    return Controls(
+        group=np.array([groups.index(key) for key, _ in shared]),
+        shared=np.array([share for _, share in shared]),
+    )
 
 
 def p_text(p: float | None) -> str:

@@ -98,13 +98,14 @@ def regimes(
 def techniques(
     query: Query,
     correction: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--correction",
-            metavar="holm|fdr|none",
-            help="How p-values are corrected for the number of ratios in the table.",
+            metavar="dunnett|holm|fdr|none",
+            help="How p-values are corrected for the number of ratios in the table: by default "
+            "dunnett where one factor is changed at a time, else holm.",
         ),
-    ] = "holm",
+    ] = None,
     quantity: Annotated[
         list[str] | None,
         typer.Option(

@@ -17,12 +17,17 @@ Algorithm = tuple[str, Mapping[str, Any]]
 
 
 def technique_curve(
-    algorithm: Algorithm, *, critical: float = 60.0, seed: int = 0, **group: Any
+    algorithm: Algorithm,
+    *,
+    critical: float = 60.0,
+    seed: int = 0,
+    noise: float = 0.05,
+    **group: Any,
 ) -> Curve:
     """A knee of 1,000 steps at the plateau with 5 % of noise."""
     optimizer, technique = algorithm
-    noise = np.random.default_rng(seed).normal(0, 0.05, len(SIZES))
-    steps = np.exp(log_steps(np.log(SIZES), theta(1000.0, critical)) + noise)
+    errors = np.random.default_rng(seed).normal(0, noise, len(SIZES))
+    steps = np.exp(log_steps(np.log(SIZES), theta(1000.0, critical)) + errors)
     text = json.dumps({"precision": "float32", **technique}, sort_keys=True)
     pairs = zip(SIZES, steps, strict=True)
     return Curve(
