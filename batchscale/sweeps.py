@@ -69,6 +69,7 @@ def plan(
     experiment = load(source, {}, overrides)
     results = results or default_results()
     studies = planned(experiment, known=_baseline_steps(results, experiment))
+    design = experiment.parsed_design
     device = "cuda" if torch.cuda.is_available() else "cpu"
     check_device(experiment, experiment.combinations, device)
     costs = forecast(studies.plans, device)
@@ -86,6 +87,7 @@ def plan(
                 **study.technique_by_label,
                 **{n: v for n, v in columns["fields"].items() if n in experiment.grid},
                 "batch_size": study.batch_size,
+                **({"replicate": study.replicate} if design.baseline > 1 else {}),
                 "tuned": ", ".join(plan.space),
                 "trials": study.trials,
                 "recorded": trials.get(study.id, 0),

@@ -151,6 +151,7 @@ def study_identity(
     batch_size: int,
     evaluation_ratio: float,
     repeat_data: bool = True,
+    replicate: int = 0,
 ) -> dict[str, Any]:
     """The description of a study that the ids of studies and trials hash.
 
@@ -160,6 +161,7 @@ def study_identity(
         schedule: ``schedule_identity`` of it.
         technique: ``technique_identity`` of it, with ``precision``.
         repeat_data: part of it only where data are not repeated.
+        replicate: the number of a search that a design repeats; part of it only beyond the first.
     """
     rest = {name: value for name, value in technique.items() if name != "precision"}
     return {
@@ -172,6 +174,7 @@ def study_identity(
         "batch_size": batch_size,
         "evaluation": {"grid": "geometric", "ratio": evaluation_ratio},
         **({} if repeat_data else {"repeat_data": False}),
+        **({"replicate": replicate} if replicate else {}),
     }
 
 

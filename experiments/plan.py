@@ -120,6 +120,8 @@ class Study:
     engine: str = "auto"
     """``auto`` (a rule on the shapes decides), ``module`` or ``stacked``."""
     layout: Layout = field(default_factory=Layout)
+    replicate: int = 0
+    """Which search of a design's baseline; the others differ from it in points and seeds alone."""
 
     @property
     def optimizer_label(self) -> str:

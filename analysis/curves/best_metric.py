@@ -129,6 +129,7 @@ def best_metrics(
     runs = Runs.of(wide.frame)
     counted = []
     for group, rows in groups.split(wide.frame):
+        rows = rows[runs.replicate[rows] == 0]  # as many trials as the others have
         search, goal = rows[np.isin(runs.rows["role"][rows], SEARCH_ROLES)], target(runs.rows, rows)
         if goal is not None and len(search):
             example_unit = unit(runs.rows["example_unit"][search])

@@ -122,6 +122,8 @@ def final_losses(
         target_metric=goal.metric, target_value=goal.value, lower_is_better=goal.lower_is_better
     )
     frame = sample(frame, studies, scope=search).trials.reset_index(drop=True)
+    # Of a design's baseline one search: as many runs as the others have.
+    frame = frame[frame["replicate"].isna() | frame["replicate"].eq(0)].reset_index(drop=True)
     frame["search"] = None  # several search methods of one batch size are one set of runs here
     at = _read_at(frame, under)
     frame = pd.concat([frame] * max(len(under), 1), ignore_index=True)

@@ -79,7 +79,8 @@ def grouping(wide: Wide, by: Sequence[str] | None) -> Grouping:
     ]
     # Experiments with different batch sizes make one curve; two searches of one batch size are two
     # results, and a pool of them would be neither.
-    search_trials = trials[trials["role"].ne("repeat") & trials["study"].notna()]
+    first = trials["replicate"].isna() | trials["replicate"].eq(0)
+    search_trials = trials[first & trials["role"].ne("repeat") & trials["study"].notna()]
     cells = (search_trials[name] for name in ("study", "search_id", "search_seed"))
     search_trials = search_trials.assign(sample=[str(each) for each in zip(*cells, strict=True)])
     columns = [*always, *fields, *used, *_TARGET, "batch_size"]
@@ -159,11 +160,12 @@ def widen(trials: pd.DataFrame, *, apart: Sequence[str] = ()) -> Wide:
 COLUMNS = (
     *_ALWAYS, *ALGORITHM, *_TARGET,
     "study", "trial", "index", "role", "search", "search_id", "search_seed", "other_searches",
-    "enlargement", "estimator", "experiment", "workload_version", "time", "batch_size", "fields",
-    "metaparameters", "learning_rate", "momentum", "effective_learning_rate", "status",
-    "stop_reason", "steps_to_target", "last_miss", "relative_error", "refined_steps",
-    "refined_last_miss", "acts_from", "steps_run", "keep", "evaluation_ratio", "budget_steps",
-    "batch_sizes", "example_unit", "tokens_per_example", "gradients_per_step",
+    "enlargement", "estimator", "replicate", "experiment", "workload_version", "time",
+    "batch_size", "fields", "metaparameters", "learning_rate", "momentum",
+    "effective_learning_rate", "status", "stop_reason", "steps_to_target", "last_miss",
+    "relative_error", "refined_steps", "refined_last_miss", "acts_from", "steps_run", "keep",
+    "evaluation_ratio", "budget_steps", "batch_sizes", "example_unit", "tokens_per_example",
+    "gradients_per_step",
 )  # fmt: skip
 """Columns of trials that the analysis reads; one that is absent is all null."""
 

@@ -148,6 +148,8 @@ class Point:
     """The fitted values: the estimator's value of the middles of the brackets, (last_miss + 1 +
     steps) / 2, or of the steps where no bracket is known. One for a search, one a run for repeats,
     none if censored."""
+    replicates: tuple[float, ...] = ()
+    """The value of each search of a design's baseline, in steps; ``middles`` has one for each."""
     spread: tuple[float, float] | None = None
     """The estimator's own error bar, where it has one."""
     exchangeable: bool = True
@@ -162,6 +164,13 @@ class Point:
     """Of the trial at the minimum, or of the runs, where the batch size grew during training."""
     trial_outcomes: tuple[TrialOutcome, ...] = field(default=(), compare=False, repr=False)
     """Each trial that ran, those beyond the N too."""
+
+    @property
+    def log_variance(self) -> float | None:
+        """Of the natural logs of ``replicates``, with n - 1 degrees of freedom: between searches;
+        None of fewer than two."""
+        several = len(self.replicates) > 1
+        return float(np.var(np.log(self.replicates), ddof=1)) if several else None
 
     @property
     def censored(self) -> bool:
@@ -252,6 +261,38 @@ def of_searches(
     best = min(estimates, key=lambda estimate: estimate.steps or 0.0)
     assert best.middle is not None
     return replace(point, steps=best.steps, middles=(best.middle,), spread=best.bar)
+
+
+def pooled(points: Sequence[Point]) -> Point:
+    """The point of several searches of a study, each with trials and seeds of its own.
+
+    Its steps are the geometric mean of theirs, and unknown where one of them missed the target;
+    the least of all their trials would be the best of more. A fit gets the value of each, so that
+    their scatter is part of its noise. What describes one trial is that of the search nearest to
+    the mean; ``trials`` are those of one search, and other counts those of all.
+    """
+    if len(points) == 1:
+        return points[0]
+    steps = [math.inf if point.steps is None else point.steps for point in points]
+    known = [math.log(step) for step in steps if 0 < step < math.inf]
+    middle = sum(known) / max(len(known), 1)
+    reached = len(known) == len(points)
+    nearest = min(points, key=lambda p: abs(math.log(p.steps) - middle) if p.steps else math.inf)
+    return replace(
+        nearest,
+        steps=math.exp(middle) if reached else None,
+        middles=tuple(each for point in points for each in point.middles if reached),
+        replicates=tuple(sorted(step for step in steps if step < math.inf)),
+        spread=(min(steps), max(steps)) if reached else None,
+        exact=all(point.exact for point in points),
+        trials=min(point.trials for point in points),
+        enlarged=max(point.enlarged for point in points),
+        trial_outcomes=tuple(each for point in points for each in point.trial_outcomes),
+        **{
+            name: sum(getattr(point, name) for point in points)
+            for name in ("hits", "available", "ran", "infeasible")
+        },
+    )
 
 
 def _of_best(runs: Runs, sample: OrderStatistics, over: Sequence[str]) -> dict[str, Any]:

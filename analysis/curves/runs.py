@@ -84,6 +84,8 @@ class Runs:
     enlargement: np.ndarray
     """How many times the search space had been enlarged when the trial was drawn."""
     keep: np.ndarray
+    replicate: np.ndarray
+    """The number of the search of a design's baseline; 0: the first, or no such design."""
     diverged: np.ndarray
     dominated: np.ndarray
     ended: np.ndarray
@@ -110,6 +112,7 @@ class Runs:
             index=numbers("index"),
             enlargement=np.nan_to_num(numbers("enlargement")),
             keep=numbers("keep"),
+            replicate=np.nan_to_num(numbers("replicate")),
             diverged=diverged,
             dominated=dominated,
             ended=diverged | dominated | (status == "COMPLETE"),

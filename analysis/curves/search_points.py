@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,7 +16,14 @@ from analysis.curves.estimators import (
     EstimatorError,
     budget_note,
 )
-from analysis.curves.points import Point, Repeats, of_runs, of_searches, repeats_of_best
+from analysis.curves.points import (
+    Point,
+    Repeats,
+    of_runs,
+    of_searches,
+    pooled,
+    repeats_of_best,
+)
 from analysis.curves.runs import Rows, Runs
 from analysis.curves.samples import Searches, largest, searches, shared
 from analysis.formatting import sizes
@@ -71,34 +79,45 @@ def points(
             f"best_of_10 needs trials that were drawn alike, and {withheld}",
             hint="take --estimator minimum",
         )
-    parts = searches(runs, search, over)
-    many, n = shared(parts)
-    used = {
-        size: {name: largest(each, many) for name, each in algorithms.items()}
-        for size, algorithms in parts.items()
-    }
-    made = [
-        of_searches(
-            runs, size, algorithms, n, over, estimator=estimator, exchangeable=withheld is None
-        )
-        for size, algorithms in used.items()
-    ]
-    notes += _search_notes(parts, used, many, n, estimator)
-    if over:
-        notes += _minimized(over, used, n)
-    notes += _point_notes(made)
+    by_replicate = _by_replicate(runs, search, over)
+    many, n = (min(each) for each in zip(*map(shared, by_replicate.values()), strict=True))
+    made: dict[int, list[Point]] = {}
+    others = 0
+    for number, parts in by_replicate.items():
+        used = {
+            size: {name: largest(each, many) for name, each in algorithms.items()}
+            for size, algorithms in parts.items()
+        }
+        of_search = [
+            of_searches(
+                runs, size, algorithms, n, over, estimator=estimator, exchangeable=withheld is None
+            )
+            for size, algorithms in used.items()
+        ]
+        again = repeats[runs.replicate[repeats] == number]
+        of_search, other = _with_repeats(of_search, runs, again, over)
+        others += other
+        for point in of_search:
+            made.setdefault(point.batch_size, []).append(point)
+        notes += _search_notes(parts, used, many, n, estimator)
+        notes += _minimized(over, used, n) if over else []
+    every = [pooled(made[size]) for size in sorted(made)]
+    notes = [*dict.fromkeys(notes), *_replicate_notes(every)]
+    notes += _point_notes(every)
     if withheld is not None:
         notes.append(
             f"point error bars and the budget check are withheld: {withheld}; the regimes' "
             "intervals rest on the scatter of the batch sizes about the knee, and stand"
         )
     elif estimator == MINIMUM:
-        budgets = [(point.batch_size, point.budget) for point in made if point.budget]
+        budgets = [(point.batch_size, point.budget) for point in every if point.budget]
         text = budget_note([(size, each) for size, each in budgets if each.trials >= _FEW])
         notes += [text] if text else []
-    largest_n = max((point.trials - point.enlarged for point in made), default=0)
+    if len(repeats):
+        notes += _repeat_notes([point for each in made.values() for point in each], repeats, others)
+    largest_n = max((point.trials - point.enlarged for point in every), default=0)
     return CurvePoints(
-        points=_with_repeats(made, runs, repeats, over, notes),
+        points=every,
         trials=n if estimator == MEDIAN else largest_n,
         estimator=estimator,
         withheld=withheld,
@@ -135,30 +154,69 @@ def _withheld(runs: Runs, rows: Rows) -> str | None:
     return "the trials were chosen by hand, not drawn (points)" if "points" in methods else None
 
 
+def _by_replicate(runs: Runs, rows: Rows, over: Sequence[str]) -> dict[float, Searches]:
+    """The searches of each replicate of a baseline; without one of which no trial counts yet."""
+    numbers = runs.replicate[rows]
+    parts = {
+        float(number): searches(runs, rows[numbers == number], over)
+        for number in np.unique(numbers)
+    }
+    begun = {number: each for number, each in parts.items() if shared(each)[1]}
+    return begun or dict([*parts.items()][:1])
+
+
 def _with_repeats(
-    points: Sequence[Point], runs: Runs, rows: Rows, over: Sequence[str], notes: list[str]
-) -> list[Point]:
-    """The points with the repeats (``rows``) of their best configurations; never in a minimum."""
-    if not len(rows):
-        return list(points)
-    notes.append(f"{len(rows)} repeated runs are not part of the minima")
+    points: Sequence[Point], runs: Runs, rows: Rows, over: Sequence[str]
+) -> tuple[list[Point], int]:
+    """The points with the repeats (``rows``) of their best configurations, never in a minimum; and
+    how many there are of others."""
     tested, others, with_repeats = runs.rows["batch_size"][rows].astype(np.int64), 0, []
     for point in points:
         best = {name: value for name, value in point.best.items() if name not in over}
         repeats, other = repeats_of_best(runs, rows[tested == point.batch_size], best, point.study)
         others += other
         with_repeats.append(replace(point, repeats=repeats))
+    return with_repeats, others
+
+
+def _repeat_notes(points: Sequence[Point], rows: Rows, others: int) -> list[str]:
+    """Notes on the repeated runs ``rows``, of which ``others`` are not of a best configuration."""
+    notes = [f"{len(rows)} repeated runs are not part of the minima"]
     text = repeats_note(
         [
             (point.minimum, point.repeats)
-            for point in with_repeats
+            for point in points
             if point.minimum is not None and point.repeats is not None
         ]
     )
     notes += [text] if text else []
     if others:
         notes.append(f"{others} of the repeated runs are of other configurations than the best")
-    return with_repeats
+    return notes
+
+
+def _replicate_notes(points: Sequence[Point]) -> list[str]:
+    """Notes on searches that a design repeats."""
+    most = max((len(point.replicates) for point in points), default=0)
+    if most < 2:
+        return []
+    known = [
+        (variance, len(point.replicates) - 1)
+        for point in points
+        if not point.censored and (variance := point.log_variance) is not None
+    ]
+    notes = []
+    if known:
+        freedom = sum(degrees for _, degrees in known)
+        deviation = math.sqrt(sum(each * degrees for each, degrees in known) / freedom)
+        notes.append(
+            f"each study was searched {most} times with seeds of its own: points are geometric "
+            f"means, and single searches scatter by {math.expm1(deviation):.0%} about them"
+        )
+    missed = [point.batch_size for point in points if point.replicates and point.censored]
+    if missed:
+        notes.append(f"not all searches reached the target at {sizes(missed)}: no mean is known")
+    return notes
 
 
 def repeats_note(pairs: Sequence[tuple[float, Repeats]]) -> str | None:
@@ -244,7 +302,8 @@ def _point_notes(points: Sequence[Point]) -> list[str]:
             f"the best of these trials may be lower at {sizes(unsure)}: trials among them were "
             "dominated by others that are not"
         )
-    rare = [point.batch_size for point in points if point.censored and point.minimum is not None]
+    single = [point for point in points if not point.replicates]
+    rare = [point.batch_size for point in single if point.censored and point.minimum is not None]
     if rare:
         notes.append(
             f"searches like these would mostly miss the target at {sizes(rare)}, where few trials "

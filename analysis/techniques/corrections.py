@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis.fit.convex import Array
 from results.errors import ResultsError, nearest
@@ -15,7 +16,7 @@ from results.errors import ResultsError, nearest
 class Controls:
     """Which ratios share a control, and how much of their errors is the control's; (m,) each."""
 
-    group: Array
+    group: NDArray[np.intp]
     """Ratios of one number are over one and the same quantity of one baseline."""
     shared: Array
     """The share of the variance of the log ratio that is the baseline's, 0 to 1."""

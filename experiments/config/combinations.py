@@ -50,12 +50,22 @@ class Combination:
     """Fields of the grid."""
     baseline: tuple[Combination, ...] = ()
     """Of whose steps to target lengths are shares (``experiments.factors.of_target``)."""
+    points_of: Combination | None = None
+    """The design's baseline, whose points it trains; ``None``: it has points of its own."""
+    replicate: int = 0
+    """Which search of the baseline it is, where a design repeats that; 0: the first, or no such."""
 
     @property
     def given(self) -> frozenset[str]:
         """What is tuned, or given and not zero."""
         rows = (self.fixed, *self.points)
         return frozenset(self.space) | {n for row in rows for n, value in row.items() if value}
+
+    @property
+    def without_rule(self) -> Combination:
+        """The same, freely tuned."""
+        technique = {name: value for name, value in self.technique.items() if name != "rule"}
+        return replace(self, rule=None, technique=technique)
 
     def workload_ref(self, file: ExperimentFile) -> WorkloadRef:
         """How a worker loads the workload, and tells whether it has the data of the driver."""
@@ -100,7 +110,9 @@ def combinations(file: ExperimentFile) -> tuple[list[Combination], Search]:
     result = []
     for values in itertools.product(*grid.swept.values()):
         swept = dict(zip(grid.swept, values, strict=True))
-        for schedule, technique, ramp, rule, optimizer in combined(file.design, grid.factors):
+        baseline = None
+        for algorithm, replicate in combined(file.parsed_design, grid.factors):
+            schedule, technique, ramp, rule, optimizer = algorithm
             factors = {
                 key: str(factor) for key, factor in (("ramp", ramp), ("rule", rule)) if factor
             }
@@ -133,8 +145,12 @@ def combinations(file: ExperimentFile) -> tuple[list[Combination], Search]:
                     fixed={n: e for n, e in fixed.items() if n not in grid.fields},
                     points=points,
                     swept=swept,
+                    points_of=baseline if baseline and baseline.space == space else None,
+                    replicate=replicate,
                 )
             )
+            if file.parsed_design.shared_points and baseline is None:
+                baseline = result[-1]
     _check_ranges(file, result)
     return _with_baselines(file, result), tuned
 

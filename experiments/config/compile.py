@@ -202,17 +202,11 @@ class Experiment(ExperimentFile):
             as_written = self._identity(written, batch_size, source, None, budget_steps)
             if (written_id := identity.study_id(as_written)) != study_id:
                 study_id = described["study"] = written_id
-        rule, table_of = combination.rule, None
-        if (
-            rule is not None and rule.transfers and rule.base is not None
-        ):  # the points of the base, without the rule
-            most = budget_in_steps(self, rule.base, train_size, combination.workload)
-            base_ramp = ramp_of(self, combination, rule.base, most, train_size)
-            technique = {n: v for n, v in combination.technique.items() if n != "rule"}
-            plain = replace(combination, rule=None, technique=technique)
-            base_steps = (base_ramp and base_ramp.budget_steps) or most
-            of_base = plain, rule.base, source, base_ramp, base_steps
-            table_of = identity.study_id(self._identity(*of_base))
+        rule, table_of, points_of = combination.rule, None, None
+        if rule is not None and rule.transfers and rule.base is not None:
+            table_of = self._id_of(combination.without_rule, rule.base, train_size, source)
+        elif combination.points_of is not None and not combination.replicate:
+            points_of = self._id_of(combination.points_of, batch_size, train_size, source)
         optimizer, schedule = combination.optimizer, combination.schedule
         study = Study(
             id=study_id,
@@ -236,7 +230,7 @@ class Experiment(ExperimentFile):
             keep=None if table_of else self.keep,  # the best points of the base stay exact
             evaluation_ratio=self.evaluation_ratio,
             search=self.search_method,
-            search_id=self._search_id(combination, budget_steps, to_target),
+            search_id=self._search_id(combination, budget_steps, to_target, points_of),
             search_seed=self.seed,
             extend=0 if table_of else self.extend,
             repeats=self.repeats,
@@ -244,6 +238,7 @@ class Experiment(ExperimentFile):
             estimator=self.estimator,
             engine=self.engine,
             layout=self._layout,
+            replicate=combination.replicate,
         )
         return StudyPlan(
             study=study,
@@ -254,7 +249,7 @@ class Experiment(ExperimentFile):
             points=combination.points,
             tokens_per_example=combination.workload.tokens_per_example,
             rule=rule,
-            table_of=table_of,
+            table_of=table_of or points_of,
             baseline=tuple(study.id for study in baseline),
         )
 
@@ -304,9 +299,23 @@ class Experiment(ExperimentFile):
             batch_size=batch_size,
             evaluation_ratio=self.evaluation_ratio,
             repeat_data=self.repeat_data,
+            replicate=combination.replicate,
         )
 
-    def _search_id(self, combination: Combination, budget_steps: int, to_target: int | None) -> str:
+    def _id_of(self, each: Combination, size: int, train: int | None, source: str | None) -> str:
+        """The id of a combination's study at a batch size; ``train``: the training set's."""
+        steps = budget_in_steps(self, size, train, each.workload)
+        ramp = ramp_of(self, each, size, steps, train)
+        steps = (ramp and ramp.budget_steps) or steps
+        return identity.study_id(self._identity(each, size, source, ramp, steps))
+
+    def _search_id(
+        self,
+        combination: Combination,
+        budget_steps: int,
+        to_target: int | None,
+        points_of: str | None,
+    ) -> str:
         """The description of a search without its seed: all that decides which points its table
         holds.
 
@@ -322,6 +331,8 @@ class Experiment(ExperimentFile):
         }
         if method.rounds_up:
             described["trials"] = self._trials(combination)
+        if points_of is not None:
+            described["points_of"] = points_of
         if combination.rule is not None:
             described["rule"] = str(combination.rule)
         if combination.baseline:

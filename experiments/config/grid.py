@@ -110,8 +110,10 @@ class Grid:
         sizes["ramp"] = len(grid.ramps)
         crossed = [n for key, n in sizes.items() if key == "batch_size" or key in fields]
         others = [n for key, n in sizes.items() if key != "batch_size" and key not in fields]
-        if (studies := math.prod(crossed) * combinations(file.design, others)) > _MOST_STUDIES:
-            mark = " × " if file.design == "product" else ", "
+        if (
+            studies := math.prod(crossed) * combinations(file.parsed_design, others)
+        ) > _MOST_STUDIES:
+            mark = ", " if file.parsed_design.alone else " × "
             parts = mark.join(f"{size:,} {key}" for key, size in sizes.items() if size > 1)
             message = f"the grid has {count(studies, 'study')}: {parts}"
             hint = f"at most {_MOST_STUDIES:,}: sweep parts of it one after the other"

@@ -70,7 +70,7 @@ class ExperimentFile(BaseModel):
     ]
     workload: StrictStr
     grid: dict[str, Any]
-    design: Design = "product"
+    design: Any = "product"
     """Which combinations of the grid's factors are studied (``experiments.factors.design``)."""
     search: dict[str, Any] = {}
     method: StrictStr = "sobol"
@@ -143,7 +143,7 @@ class ExperimentFile(BaseModel):
                 raise file.error(("files", i), message, "paths are relative to the experiment file")
         file._check_method()
         file._check_estimator()
-        _ = file.refine_ratio
+        _ = file.refine_ratio, file.parsed_design
         return file
 
     @property
@@ -200,6 +200,14 @@ class ExperimentFile(BaseModel):
             return Budget.parse(self.budget)
         except AmountError as error:
             raise self.error(("budget",), str(error), error.hint) from None
+
+    @functools.cached_property
+    def parsed_design(self) -> Design:
+        """Which combinations of the factors are studied, and how often the baseline is."""
+        try:
+            return Design.parse(self.design)
+        except ExperimentError as error:
+            raise self.error(("design",), str(error), error.hint) from None
 
     @property
     def search_method(self) -> str:

@@ -210,7 +210,7 @@ def check_device(
 def _path(file: ExperimentFile, combination: Combination, kinds: Sequence[str]) -> Path:
     """The place of a combination's techniques. ``kinds``: those of all combinations."""
     path: Path = file.path_of("technique")
-    if file.design == "product" and isinstance(file.grid.get("technique"), list | tuple):
+    if not file.parsed_design.alone and isinstance(file.grid.get("technique"), list | tuple):
         return (*path, kinds.index(_described(combination)))
     return path
 

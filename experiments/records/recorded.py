@@ -191,6 +191,8 @@ def description(row: Mapping[str, object]) -> tuple[object, ...]:
     names = ("workload", "fields", "optimizer", "schedule", "technique", "batch_size")
     row = {**row, "optimizer": class_name(str(row["optimizer"]))}
     values = [row[name] for name in (*names, "evaluation_ratio")]
+    replicate: Any = row.get("replicate")
+    values.append(0 if pd.isna(replicate) else int(replicate))
     return tuple(json_text(v) if isinstance(v, Mapping) else v for v in values)
 
 

@@ -20,7 +20,7 @@ from workloads import Workload
 
 _OF_THE_STUDY = (
     *("batch_size", "budget_steps", "train_examples", "evaluation_ratio"),
-    *("keep", "stop_at_target", "search", "estimator", "baseline_steps"),
+    *("keep", "stop_at_target", "search", "estimator", "replicate", "baseline_steps"),
 )
 _PACKAGES = ("batchscale", "torch", "torchvision", "numpy", "ray")
 

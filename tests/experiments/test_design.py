@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+import batchscale as bs
+from batchscale.training import rerun
 from experiments.config.compile import load, parse
 from experiments.errors import ExperimentError
-from experiments.factors.design import combinations, combined
+from experiments.factors.design import Design, combinations, combined
 
 FACTORS = """\
 workload: digits-softmax
@@ -75,12 +78,20 @@ def test_the_resolved_file_keeps_it() -> None:
 
 def test_how_many_combinations() -> None:
     factors: list[list[Any]] = [[1, 2, 3], ["a"], ["x", "y"]]
-    designs: tuple[Literal["product", "one_factor"], ...] = ("product", "one_factor")
+    designs = [
+        Design(),
+        Design(alone=True, baseline=3),
+        Design(alone=True),
+    ]
     for design in designs:
         listed = [*combined(design, factors)]
         assert len(listed) == combinations(design, [3, 1, 2])
-    assert listed == [(1, "a", "x"), (1, "a", "y"), (2, "a", "x"), (3, "a", "x")]
-    assert [*combined("product", factors)] == [*itertools.product(*factors)]
+    assert listed == [
+        ((1, "a", "x"), 0), ((1, "a", "y"), 0), ((2, "a", "x"), 0), ((3, "a", "x"), 0),
+    ]  # fmt: skip
+    again = [*combined(designs[1], factors)]
+    assert again == [((1, "a", "x"), 0), ((1, "a", "x"), 1), ((1, "a", "x"), 2), *listed[1:]]
+    assert [each for each, _ in combined(Design(), factors)] == [*itertools.product(*factors)]
 
 
 @pytest.mark.slow
@@ -97,3 +108,126 @@ def test_the_limit_counts_the_studies_there_are() -> None:
 def test_another_design_is_an_error() -> None:
     with pytest.raises(ExperimentError, match=r"design 'factorial' is not one of"):
         parse(FACTORS.replace("one_factor", "factorial"))
+
+
+REPLICATED = FACTORS.replace("one_factor", "{one_factor: {baseline: 3}}")
+
+
+def test_the_baseline_is_searched_again_with_points_and_seeds_of_its_own() -> None:
+    once, plans = parse(FACTORS).plans(), parse(REPLICATED).plans()
+    baseline = [plan for plan in plans if plan.study.replicate]
+    # Two batch sizes, two more searches each; the others are the same studies as ever.
+    assert len(plans) == len(once) + 2 * 2
+    assert [p.study.id for p in plans if not p.study.replicate] == [p.study.id for p in once]
+    assert {(p.study.batch_size, p.study.replicate) for p in baseline} == {
+        (size, number) for size in (16, 64) for number in (1, 2)
+    }
+    plain = next(p for p in once if p.study.batch_size == 16)
+    again = [p for p in baseline if p.study.batch_size == 16]
+    drawn = [plan.trials(0, 2) for plan in (plain, *again)]
+    rates = {trial.metaparameters["learning_rate"] for trials in drawn for trial in trials}
+    seeds = {trial.seed for trials in drawn for trial in trials}
+    ids = {trial.id for trials in drawn for trial in trials}
+    assert len(rates) == len(seeds) == len(ids) == 3 * 2
+    for plan in again:
+        same = {"optimizer", "schedule", "technique", "search_id", "search_seed", "trials", "keep"}
+        assert all(getattr(plan.study, n) == getattr(plain.study, n) for n in same)
+        assert plan.search_space == plain.search_space
+
+
+def test_arms_may_train_the_points_of_the_baseline() -> None:
+    """Where they tune the same ranges; seeds stay those of each trial, which identify it."""
+    shared = REPLICATED.replace("baseline: 3", "baseline: 3, shared_points: true")
+    text = shared.replace("{decay: 0.8}", "{learning_rate: {log: [1e-3, 1]}, decay: 0.8}")
+    plans = [plan for plan in parse(text).plans() if plan.study.batch_size == 16]
+    drawn = {
+        (p.study.optimizer, p.study.schedule, str(dict(p.study.technique)), p.study.replicate): [
+            trial.metaparameters["learning_rate"] for trial in p.trials(0, 2)
+        ]
+        for p in plans
+    }
+    plain = str({"precision": "float32"})
+    base = drawn["sgd", "constant", plain, 0]
+    alike = [key for key, rates in drawn.items() if rates == base]
+    # Momentum tunes more than the learning rate; the replicates are to differ.
+    assert len(plans) == 7 + 2
+    assert alike == [
+        ("sgd", "constant", plain, 0),
+        ("adam", "constant", plain, 0),
+        ("sgd", "constant", str({"precision": "float32", "clip": 1.0}), 0),
+        ("sgd", "constant", str({"precision": "float32", "ema": 0.9}), 0),
+        ("sgd", "constant", str({"precision": "float64"}), 0),
+        ("sgd", "cosine", plain, 0),
+    ]
+    apart = {p.study.id: p for p in parse(text.replace(", shared_points: true", "")).plans()}
+    assert {plan.study.id for plan in plans} <= apart.keys()
+    for plan in plans:
+        same = plan.study.search_id == apart[plan.study.id].study.search_id
+        rates = [t.metaparameters["learning_rate"] for t in apart[plan.study.id].trials(0, 2)]
+        first = drawn["sgd", "constant", plain, 0] == rates
+        assert same == (plan.table_of is None)  # another table is another search
+        assert first == (plan.study.id == plans[0].study.id)
+    assert len({plan.trials(0, 1)[0].seed for plan in plans}) == len(plans)
+
+
+def test_each_field_has_a_baseline_of_its_own() -> None:
+    text = REPLICATED.replace("digits-softmax", "digits-fc").replace(
+        "grid:\n", "grid:\n  widths: [[4], [8]]\n"
+    )
+    plans = parse(text).plans()
+    assert len(plans) == 2 * 2 * (7 + 2)
+    again = [(str(p.study.workload.fields), p.study.batch_size) for p in plans if p.study.replicate]
+    assert sorted(again) == sorted(2 * [*dict.fromkeys(again)])
+    assert len({*again}) == 4
+
+
+def test_the_resolved_file_keeps_the_replicates() -> None:
+    experiment = parse(REPLICATED)
+    again = parse(experiment.to_yaml())
+    assert [p.study.id for p in again.plans()] == [p.study.id for p in experiment.plans()]
+    assert len(parse(FACTORS.replace("one_factor", "{one_factor: {}}")).combinations) == 7
+
+
+@pytest.mark.parametrize(
+    ("design", "message"),
+    [
+        ("{one_factor: {baseline: 0}}", "baseline cannot be 0"),
+        ("{one_factor: {baseline: yes}}", "baseline cannot be"),
+        ("{one_factor: {baseline: 2.5}}", "baseline cannot be 2.5"),
+        ("{one_factor: {baselines: 3}}", "one_factor has no key 'baselines'"),
+        ("{one_factor: {shared_points: 3}}", "shared_points cannot be 3"),
+        ("{one_factor: 3}", "one_factor cannot be 3"),
+        ("{product: {baseline: 3}}", r"design \{'product'"),
+    ],
+)
+def test_what_a_design_cannot_be(design: str, message: str) -> None:
+    with pytest.raises(ExperimentError, match=message):
+        parse(FACTORS.replace("one_factor", design))
+
+
+@pytest.mark.slow
+def test_a_sweep_records_the_replicates_and_techniques_pools_them(tmp_path: Path) -> None:
+    (tmp_path / "twice.yaml").write_text(
+        "workload: digits-softmax\ndesign: {one_factor: {baseline: 2}}\n"
+        "grid:\n  batch_size: [16, 64, 256]\n  optimizer: [sgd, momentum]\n"
+        "  technique: [none, {swa: 1}]\n"
+        "trials: 2\nbudget: 80 steps\ntarget: validation_error < 0.3\n"
+    )
+    run = bs.sweep(str(tmp_path / "twice.yaml"), results=tmp_path / "runs", address="none")
+    counts = run.trials.groupby(["optimizer", "technique", "replicate"]).size()
+    assert len(counts) == 4
+    assert counts.xs(1, level="replicate").index.tolist() == [("sgd", '{"precision":"float32"}')]
+    assert len(run.studies) == 3 * 4
+    # A trial of a replicate is found again by its id.
+    rows = run.trials[run.trials["replicate"] == 1]
+    assert rows["acts_from"].eq("{}").all()
+    again = rerun(rows["trial"].iloc[0], results=tmp_path / "runs")
+    assert again.equal
+    assert again.study.replicate == 1
+    answers = {row["name"]: row for row in run.techniques()}
+    assert set(answers) == {"momentum", "swa 1"}
+    assert {row["correction"] for row in answers.values()} == {"dunnett"}
+    assert not answers["swa 1"]["tested"]
+    # Running it again trains nothing.
+    bs.sweep(str(tmp_path / "twice.yaml"), results=tmp_path / "runs", address="none")
+    assert len(bs.open(tmp_path / "runs").trials) == len(run.trials)
