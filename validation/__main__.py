@@ -9,26 +9,22 @@ from functools import partial
 
 from validation import (
     budgets,
-    coverage,
     crossovers,
     goldens,
-    outside,
     overlay,
-    penalty,
     quadratic,
     rules,
     search_limits,
     searches,
+    shapes,
     techniques,
 )
 from validation.page import PAGE, write
 
 PARTS: dict[str, Callable[[int | None], str]] = {
-    "coverage": coverage.section,
-    "outside": outside.section,
+    "shapes": shapes.section,
     "searches": searches.section,
     "limits": search_limits.section,
-    "penalty": penalty.section,
     "crossovers": crossovers.section,
     "techniques": techniques.section,
     "rules": rules.section,

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.fit.convex import Array, log_steps, theta
-from analysis.fit.crossovers import SignChanges, replicates, sign_changes
-from analysis.fit.estimate import fitted
-from validation.outside import quadratic
+from analysis.fit.convex import Array, Points
+from analysis.fit.crossovers import SignChanges, sign_changes
+from analysis.fit.knee import Knee, log_steps, theta
 from validation.page import keep, paragraphs, share, table
-from validation.tally import LEVEL, TOLERANCE, named, run
+from validation.quadratic import finely
+from validation.tally import LEVEL, named, run
 
 NOISES = (0.02, 0.05, 0.10)
 KINDS = ("identical", "parallel", "crossing", "quadratic", "touching")
 CROSS = ("crossing", "quadratic")
-CURVES = 200
+CURVES = 100
 REPLICATES = 200
 SEED = 2032
 PLACES = 97
@@ -48,7 +48,7 @@ def draw(kind: str, x: Array, rng: np.random.Generator) -> tuple[Array, Array, f
     """True log steps of a pair at log batch sizes ``x`` (n,), and the log batch size at which they
     cross; NaN where they do not."""
     if kind == "quadratic":
-        first, second = quadratic("ema"), quadratic("heavy_ball")
+        first, second = finely("ema"), finely("heavy_ball")
         at = x[0] + _FINE * (x[-1] - x[0])
         return first(x), second(x), _zeros(at, first(at) - second(at))[0]
     while True:
@@ -71,15 +71,12 @@ def draw(kind: str, x: Array, rng: np.random.Generator) -> tuple[Array, Array, f
 
 def compare(x: Array, y: tuple[Array, Array], seed: int) -> SignChanges:
     """Two measured curves at log batch sizes ``x`` (n,), as ``analysis.fit.crossovers`` does it."""
-    fit = fitted(
-        np.stack([x, x]), np.stack(y), np.ones((2, len(x))), tolerance=TOLERANCE, level=LEVEL
-    )
     at = np.linspace(x[0], x[-1], PLACES)
     sides = []
-    for row in range(2):
-        data, params = fit.data.take(np.array([row])), fit.params[row]
-        drawn = replicates(data, params, float(fit.noise[row]), REPLICATES, 2 * seed + row)
-        sides.append((log_steps(at, params), log_steps(np.tile(at, (len(drawn), 1)), drawn)))
+    for row, steps in enumerate(y):
+        knee = Knee.of(Points(x=x, y=steps, variance=np.zeros_like(x)))
+        drawn = knee.replicates(REPLICATES, 2 * seed + row)
+        sides.append((knee.log_steps(at), log_steps(np.tile(at, (len(drawn), 1)), drawn)))
     return sign_changes(at, *sides[0], *sides[1], level=LEVEL)
 
 

@@ -1,12 +1,13 @@
 """The five quantities of any curve, computed from their definitions.
 
-Nothing here knows of a knee: the curve is a function, evaluated on a fine grid far beyond the
-tested batch sizes, and the definitions of docs/regimes.md are applied to its values.
+Nothing here knows of a form or a fit: the curve is a function, evaluated on a fine grid of the
+tested range, and the definitions of docs/regimes.md are applied to its values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,44 +16,52 @@ from analysis.fit.convex import Array
 LogSteps = Callable[[Array], Array]
 """Log steps at log batch sizes, both (n,)."""
 
-_FAR = float(np.log(1e9))
-_FINE = 200_001
-_LEVEL = 1e-3
-"""A log-log slope below this counts as zero."""
+_FINE = 20_001
+_TWO_DOUBLINGS = float(np.log(4.0))
 
 
-def quantities(
-    steps: LogSteps, first: float, last: float, tolerance: float, *, far: float = _FAR
-) -> dict[str, float]:
-    """The quantities in natural logs, tested from log batch size ``first`` to ``last``.
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """What is true of a curve over its tested range, in natural logs."""
 
-    S_min and E_min are the least steps and the least examples anywhere from ``far`` below to
-    ``far`` above the tested ones. Where S still falls there it has no least value: min_steps is
-    -inf, and maximal parallelism begins at +inf. Where E still falls towards small batch sizes
-    nothing scales perfectly: perfect_scaling_until is -inf, and min_examples is the least E over
-    the tested ones. The critical batch size is where the straight line that log S comes from (at
-    ``far`` below) meets log S_min; neither regime goes beyond it, even if the knee is very sharp.
-    """
-    x = np.linspace(first - far, last + far, _FINE)
+    quantities: dict[str, float]
+    small_change: float
+    """By how much log examples rise over the first two doublings; 0 where they are least further
+    on, so that they rise on both sides."""
+    large_change: float
+    """By how much log steps fall over the last two; 0 where they are least before."""
+    penalty: float
+    """Log examples at the smallest batch size over the least."""
+    rise: float
+    """Log steps at the largest batch size over the least."""
+
+
+def truth(steps: LogSteps, first: float, last: float, tolerance: float) -> Truth:
+    """Of the curve tested from log batch size ``first`` to ``last``."""
+    x = np.linspace(first, last, _FINE)
     s = steps(x)
     e = x + s
-    inside = np.linspace(first, last, _FINE)
-    yardstick = float((inside + steps(inside)).min())
+    cheap, quick = int(e.argmin()), int(s.argmin())
     over = float(np.log1p(tolerance))
-    slope = float((s[0] - s[1]) / (x[1] - x[0]))
-    least = float(s.min())
-    perfect = slope >= 1.0 - _LEVEL
-    flat = s[-2] - s[-1] <= _LEVEL * (x[1] - x[0])
-    critical = float(x[0]) + (float(s[0]) - least) / slope
-    until = _last(x, e, yardstick + over)
-    since = -_last(-x[::-1], s[::-1], least + over)
-    return {
-        "perfect_scaling_until": min(until, critical) if perfect else -np.inf,
-        "maximal_parallelism_from": max(since, critical) if flat else np.inf,
-        "critical_batch_size": critical if flat else np.inf,
-        "min_steps": least if flat else -np.inf,
-        "min_examples": float(e.min()) if perfect else yardstick,
-    }
+    near, far = np.array([min(first + _TWO_DOUBLINGS, last)]), np.array([last - _TWO_DOUBLINGS])
+    return Truth(
+        quantities={
+            "perfect_scaling_until": _last(x, e, float(e[cheap]) + over),
+            "maximal_parallelism_from": -_last(-x[::-1], s[::-1], float(s[quick]) + over),
+            "critical_batch_size": float(e[cheap] - s[quick]),
+            "min_steps": float(s[quick]),
+            "min_examples": float(e[cheap]),
+        },
+        small_change=0.0 if cheap > 0 else float((near + steps(near))[0] - e[0]),
+        large_change=0.0 if quick < _FINE - 1 else float(steps(np.maximum(far, first))[0] - s[-1]),
+        penalty=float(e[0] - e[cheap]),
+        rise=float(s[-1] - s[quick]),
+    )
+
+
+def quantities(steps: LogSteps, first: float, last: float, tolerance: float) -> dict[str, float]:
+    """The quantities of ``truth``."""
+    return truth(steps, first, last, tolerance).quantities
 
 
 def _last(x: Array, y: Array, most: float) -> float:

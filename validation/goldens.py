@@ -14,7 +14,7 @@ import numpy as np
 
 from analysis.curves.curve import Curve
 from analysis.fit.comparisons import ratio, ratio_text
-from analysis.fit.convex import Array
+from analysis.fit.convex import Array, Points
 from analysis.fit.definitions import beta
 from analysis.fit.laws import laws
 from validation.packaged import interval, located, named, short, trials
@@ -53,11 +53,12 @@ class Golden:
     place: str
     """The place of the statement."""
     ours: str
-    agrees: bool
+    agrees: bool | None
+    """None where an end of the curve that is not level leaves a bound, which cannot say."""
     rule: str
     """The rule by which the two agree."""
     why: str | None = None
-    """Why they may not agree."""
+    """Why they may not agree, or the end that is not level."""
 
 
 def goldens() -> list[Golden]:
@@ -81,30 +82,35 @@ def section(processes: int | None = None) -> str:  # noqa: ARG001
     heads = ["curve", "quantity", "its authors say", "here", "agrees"]
     rows = [
         [golden.curve, golden.quantity, f"{golden.theirs} ({golden.place})", golden.ours,
-         "yes" if golden.agrees else "**no**"]
+         {True: "yes", False: "**no**", None: "bounded"}[golden.agrees]]
         for golden in every
     ]  # fmt: skip
     rules = dict.fromkeys(f"- {golden.quantity}: {golden.rule}" for golden in every)
-    count = sum(golden.agrees for golden in every)
+    count = sum(bool(golden.agrees) for golden in every)
+    bounded = sum(golden.agrees is None for golden in every)
     whys = [f"- {golden.curve}, {golden.quantity}: {golden.why or 'not known'}." for golden in every
             if not golden.agrees]  # fmt: skip
     lines = ["When the two agree:\n", *rules, ""]
-    lines += ["Why some do not:\n", *whys, ""] if whys else []
+    lines += ["Why some do not, or cannot be said:\n", *whys, ""] if whys else []
     return "\n".join(
-        [_HEAD.format(count=count, all=len(every)), table(heads, rows), *lines, _MISSING]
+        [
+            _HEAD.format(count=count, all=len(every), bounded=bounded),
+            table(heads, rows),
+            *lines,
+            _MISSING,
+        ]
     )
 
 
 _HEAD = """Published curves (`batchscale regimes published`) and what their authors say of them:
-{count} of {all} agree. **(r)** marks what is remembered of a paper's text and could not be read
-again: right as far as known, not to be cited as a quotation. Intervals are 90 %.
+{count} of {all} agree; {bounded} cannot be said, where an end of the curve is not level and the
+numbers are bounds. **(r)** marks what is remembered of a paper's text and could not be read again:
+right as far as known, not to be cited as a quotation. Intervals are 90 %.
 """
 
 _MISSING = """Not here, for want of data: VGG-11 and ResNet-50 on ImageNet and Open Images, the
 Transformer on Common Crawl, and the curves over several goals of Shallue et al. (not among the
 digitized ones), RNN-T of MLPerf (not among the newest versions), McCandlish et al.'s own curves.
-That a symmetric knee ends perfect scaling of VGG-11 at 176, where B·S is flat up to 1,024, can
-therefore not be shown here.
 """
 
 
@@ -181,6 +187,8 @@ def _everywhere() -> Iterator[Golden]:
     """Perfect scaling, then diminishing returns, then maximal data parallelism."""
     for curve, regimes in located("published", SHALLUE):
         perfect, maximal = regimes.perfect_scaling_until, regimes.maximal_parallelism_from
+        said = perfect.reached and maximal.reached
+        bounded = not (regimes.small_level and regimes.large_level)
         yield Golden(
             key=f"regimes {named(curve)}",
             curve=named(curve),
@@ -188,15 +196,14 @@ def _everywhere() -> Iterator[Golden]:
             theirs="perfect scaling at the smallest batch sizes, diminishing returns, then none",
             place="Shallue et al. 2019, 4.1 and figure 1 (r)",
             ours=f"perfect until {interval(perfect)}, maximal from {interval(maximal)}",
-            agrees=perfect.reached and regimes.best["a"] == 1 and maximal.low is not None,
-            rule="perfect scaling is claimed with both ends, and where maximal parallelism begins "
-            "is bounded below",
+            agrees=said or (None if bounded else False),
+            rule="perfect scaling's end and maximal parallelism's beginning have both ends",
             why=_start(curve),
         )
 
 
 def _start(curve: Curve) -> str:
-    """The evidence of the two smallest batch sizes alone."""
+    """The evidence of the two smallest batch sizes alone, where the small end is not level."""
     (small, most), (large, least) = ((p.batch_size, p.steps or np.nan) for p in curve.points[:2])
     return (
         f"its digitized points begin at {small} and {large}, where {large / small:.0f} times the "
@@ -245,8 +252,8 @@ def _relation() -> Golden:
 def scatter(sizes: np.ndarray, steps: np.ndarray) -> float:
     """Root mean square of log steps about the best knee of bend 1 through the points (n,)."""
     x, y = np.log(sizes), np.log(steps)
-    at, _, _ = beta(x[None], y[None])
-    off = y - np.logaddexp(0.0, at[0] - x)
+    at, _, _ = beta(Points(x=x, y=y, variance=np.zeros_like(x)))
+    off = y - np.logaddexp(0.0, at - x)
     return float(np.sqrt(np.square(off - off.mean()).mean()))
 
 

@@ -23,8 +23,8 @@ from validation.packaged import interval, located, named, sources
 from validation.page import PAGE, table
 
 OWN = "own"
-DEMO = "digits-mlp"
-"""The workload whose packaged curves are compared: those of the gallery have few trials."""
+DEMO = "digits"
+"""The experiment whose packaged curves are compared: those of the gallery have few trials."""
 PICTURES = {"knees": "overlay-knees.png", "workloads": "overlay-workloads.png"}
 IMAGES = PAGE.parent / "img"
 NAMES = {
@@ -49,20 +49,22 @@ class Knee:
     @property
     def why_not(self) -> str | None:
         """Why it is not drawn; None if its critical batch size has a value and both ends."""
-        critical = self.regimes.critical_batch_size
-        if critical.value is None:
-            return "no critical batch size"
-        return None if critical.reached else "its interval is open"
+        regimes = self.regimes
+        if regimes.critical_batch_size.reached:
+            return None
+        ends = {"small": regimes.small_level, "large": regimes.large_level}
+        if all(ends.values()):
+            return "its interval is open"
+        return f"not level: {', '.join(name for name, level in ends.items() if not level)}"
 
-    def scaled(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """B/B_crit and S/S_min of each batch size that reached the target, and whether it is in
-        the fit; (n,) each. Of repeated runs the median."""
+    def scaled(self) -> tuple[np.ndarray, np.ndarray]:
+        """B/B_crit and S/S_min, of the knee, of each batch size that reached the target; (n,) each.
+        Of repeated runs the median."""
         hit = [point for point in self.curve.points if point.steps is not None]
         best = self.regimes.best
         size = np.array([point.batch_size for point in hit]) / best["critical_batch_size"]
         steps = np.array([point.steps for point in hit], dtype=float) / best["min_steps"]
-        used = ~np.isin([point.batch_size for point in hit], self.regimes.left_out)
-        return size, steps, used
+        return size, steps
 
 
 def packaged_knees() -> list[Knee]:
@@ -71,7 +73,9 @@ def packaged_knees() -> list[Knee]:
         Knee(source=OWN if packaged == OWN else source, curve=curve, regimes=regimes)
         for packaged in ("published", OWN)
         for source in sources(packaged)
-        for curve, regimes in located(packaged, source, DEMO if packaged == OWN else None)
+        for curve, regimes in located(
+            packaged, source, experiment=DEMO if packaged == OWN else None
+        )
     ]
 
 
@@ -106,12 +110,11 @@ def render(every: Sequence[Knee]) -> str:
     return "\n".join(parts)
 
 
-_HEAD = """Steps over the fitted S_min against batch size over the fitted B_crit, of every packaged
-curve whose critical batch size has a value and both ends. On McCandlish et al.'s knee (k = 1) all
-would lie on the line; beneath, how far they lie off it. A bend k above 1 dips below the line about
-B_crit, one below 1 rises above it; curves whose slope a at small batches is not 1 leave the line
-there, and have no perfect scaling. Hollow points rise off the plateau and are in no fit. Of several
-runs the median is drawn.
+_HEAD = """Steps over S_min against batch size over B_crit, the asymptotes of the fitted knee, of
+every packaged curve whose critical batch size has a value and both ends, as both ends of the curve
+are level. On McCandlish et al.'s knee (k = 1) all would lie on the line; beneath, how far they lie
+off it. A bend k above 1 dips below the line about B_crit, one below 1 rises above it; curves whose
+slope a at small batches is not 1 leave the line there. Of several runs the median is drawn.
 """
 
 _BESIDE = """
@@ -162,11 +165,11 @@ def knees(every: Sequence[Knee]) -> Figure:
     sides: list[float] = []
     tops: list[float] = []
     for knee in used:
-        size, steps, fitted = knee.scaled()
+        size, steps = knee.scaled()
         sides += size.tolist()
         tops += steps.tolist()
         for at, y in ((ax, steps), (beneath, steps / (1 + 1 / size))):
-            _dots(at, size, y, fitted, styles[knee.source])
+            _dots(at, size, y, styles[knee.source])
     low, high = min(sides), max(sides)
     x = np.geomspace(low / 1.5, high * 1.5, 400)
     ax.plot(x, 1 + 1 / x, color=INK, linewidth=1.1, zorder=3)
@@ -202,13 +205,11 @@ def _curves(count: int) -> str:
     return f"{count} curve" + "s" * (count != 1)
 
 
-def _dots(ax: Axes, x: np.ndarray, y: np.ndarray, fitted: np.ndarray, style: CurveStyle) -> None:
-    for which, face in ((fitted, style.colour), (~fitted, "white")):
-        ax.plot(
-            x[which], y[which], marker=style.marker, linestyle="none", markersize=3.2, zorder=4,
-            color=style.colour, markerfacecolor=face, alpha=0.8,
-            markeredgecolor="white" if face == style.colour else style.colour, markeredgewidth=0.4,
-        )  # fmt: skip
+def _dots(ax: Axes, x: np.ndarray, y: np.ndarray, style: CurveStyle) -> None:
+    ax.plot(
+        x, y, marker=style.marker, linestyle="none", markersize=3.2, zorder=4, color=style.colour,
+        alpha=0.8, markeredgecolor="white", markeredgewidth=0.4,
+    )  # fmt: skip
 
 
 def _handle(style: CurveStyle, text: str, *, hollow: bool = False, line: bool = False) -> Line2D:
@@ -264,7 +265,7 @@ def _points(ax: Axes, knee: Knee, style: CurveStyle) -> None:
     ax.plot(x, knee.regimes.steps(x), color=style.colour, linestyle=style.line, zorder=4,
             linewidth=1.3 if filled else 0.9)  # fmt: skip
     if filled:
-        marks.points(ax, knee.curve, knee.regimes, style)
+        marks.points(ax, knee.curve, style)
         return
     for point in knee.curve.points:
         if point.steps is not None:

@@ -29,28 +29,27 @@ def sources(packaged: str) -> list[str]:
     return sorted(trials(packaged)["source"].dropna().unique())
 
 
+@cache
 def located(
-    packaged: str, source: str, workload: str | None = None, definition: str | None = None
+    packaged: str,
+    source: str,
+    workload: str | None = None,
+    definition: str | None = None,
+    experiment: str | None = None,
 ) -> tuple[Located, ...]:
-    """The curves of one source (and workload) with their regimes; those of too few batch sizes
-    are left out.
+    """The curves of one source (and workload, and experiment) with their regimes; those of too few
+    batch sizes are left out.
 
     Raises:
         ResultsError: the source has none.
     """
-    return tuple(
-        (curve, regimes)
-        for curve, regimes in _located(packaged, source, definition)
-        if workload in (None, curve.group.get("workload"))
-    )
-
-
-@cache
-def _located(packaged: str, source: str, definition: str | None) -> tuple[Located, ...]:
     rows, studies = trials(packaged), results.open(packaged).studies
     of_source = studies[studies["source"] == source]
+    for column, value in (("source", source), ("workload", workload), ("experiment", experiment)):
+        if value is not None:
+            rows = rows[rows[column] == value]
     pairs = []
-    for curve in curves(rows[rows["source"] == source], studies=of_source):
+    for curve in curves(rows, studies=of_source):
         try:
             pairs.append((curve, regimes(curve, definition=definition)))
         except TooFewBatchSizesError:

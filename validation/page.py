@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.fit.knee import QUANTITIES
+from analysis.fit.interval import QUANTITIES
 
 PAGE = Path(__file__).parent.parent / "docs" / "truth.md"
 

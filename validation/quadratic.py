@@ -10,6 +10,7 @@ from analysis.curves.curve import Curve
 from analysis.curves.points import Point
 from analysis.fit.regimes import Regimes, regimes
 from validation import exact, nqm
+from validation.exact import LogSteps
 from validation.packaged import interval, short
 from validation.page import table
 from validation.tally import TOLERANCE
@@ -35,6 +36,19 @@ def estimated(rule: str, every: int = 1) -> Regimes:
     )
     group = {"optimizer": rule}
     return regimes(Curve(group=group, label=NAMES[rule], target=None, points=points, trials=1))
+
+
+@cache
+def finely(rule: str) -> LogSteps:
+    """The exact curve at every half doubling from 4 to 2²⁰ and a monotone cubic between, tuned over
+    three times as many learning rates as the paper's grid: that one is coarse enough to raise SGD's
+    plateau by 4 %."""
+    sizes = np.round(2.0 ** np.arange(2, 20.25, 0.5)).astype(int).tolist()
+    rates = nqm.RULES[rule].learning_rates
+    finer = np.geomspace(rates[0], rates[-1], 3 * len(rates))
+    counts = [tuned.steps for tuned in nqm.tune(sizes, rule, learning_rates=finer)]
+    assert None not in counts
+    return exact.between(np.log(sizes), np.log(np.array(counts, dtype=float)))
 
 
 @cache
@@ -68,14 +82,10 @@ def section(processes: int | None = None) -> str:  # noqa: ARG001
 _INTRODUCTION = """The noisy quadratic model (Zhang et al. 2019, arXiv:1907.04164) has an exact
 curve: `validation.nqm`, with SGD, heavy ball, averaged iterates and preconditioned steps, tuned
 over the paper's grids, meets the published table within 0.1 % or two steps. At the 19 doublings
-from 4 to 2²⁰, without noise but for the steps of those grids (2 to 4 % about the knee), the answers
-are:
+from 4 to 2²⁰, without noise but for the steps of those grids (2 to 4 %), the answers are:
 """
 
 _READ = """
-Critical batch sizes come out right. The plateau of these curves is approached more slowly than
-perfect scaling is left: the symmetric knee puts its beginning a quarter to a third too early, and
-SGD's end of perfect scaling a sixth too early. With so little noise the intervals do not make up
-for that. For averaged iterates the misfit goes to the slope, and perfect scaling, which is there,
-is denied; with every second batch size it is not.
+All quantities lie in their intervals. The plateau of these curves is approached more slowly than
+perfect scaling is left, which no symmetric knee does, and a convex curve does.
 """

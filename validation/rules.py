@@ -21,7 +21,8 @@ import pandas as pd
 
 from analysis.curves.curve import curves
 from analysis.figures.rules import Cost, costs_of
-from analysis.fit.convex import Array, sigmoid
+from analysis.fit.convex import Array
+from analysis.fit.knee import sigmoid
 from validation import surface as surfaces
 from validation.page import keep, paragraphs, share, table
 from validation.surface import BUDGET, CRITICAL, KEEP, RATIO, Surface, Trial

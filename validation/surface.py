@@ -23,7 +23,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from analysis.fit.convex import Array, sigmoid
+from analysis.fit.convex import Array
+from analysis.fit.knee import sigmoid
 from validation import exact
 from validation.exact import LogSteps, between
 
@@ -33,7 +34,7 @@ BUDGET = 4.0
 """Budget of a trial in multiples of S(B): less than many points of the space would need."""
 RATIO = 1.05
 DIVERGES = 0.25
-FRESH = 4096
+FRESH = 1024
 """Number of searches whose median is the truth."""
 KEEP = 4
 _EDGE = 0.25

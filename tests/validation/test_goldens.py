@@ -9,8 +9,8 @@ from tests.analysis.test_definitions import THEIRS
 from validation import goldens
 from validation.goldens import Golden, scatter
 
-DISAGREE = {"regimes lm1b-lstm, nesterov"}
-"""What is not as its authors say: from batch size 16 to 64 its steps fall by 2.6, not by 4."""
+BOUNDED = {"regimes lm1b-lstm, nesterov"}
+"""What cannot be said: from batch size 16 to 64 its steps fall by 2.6, not by 4."""
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +26,9 @@ def test_the_same_numbers_are_held_against_as_elsewhere(found: dict[str, Golden]
 
 def test_what_agrees_and_what_does_not(found: dict[str, Golden]) -> None:
     assert len(found) > 25
-    assert {key for key, one in found.items() if not one.agrees} == DISAGREE
-    assert "4 times the batch size takes 2.6 times fewer" in str(found[min(DISAGREE)].why)
+    assert [key for key, one in found.items() if one.agrees is not None and not one.agrees] == []
+    assert {key for key, one in found.items() if one.agrees is None} == BOUNDED
+    assert "4 times the batch size takes 2.6 times fewer" in str(found[min(BOUNDED)].why)
 
 
 def test_every_statement_has_its_place_and_rule(found: dict[str, Golden]) -> None:
@@ -43,7 +44,8 @@ def test_the_section_has_a_row_for_each(found: dict[str, Golden]) -> None:
     text = goldens.section()
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert len(rows) == len(found) + 2
-    assert f"{len(found) - len(DISAGREE)} of {len(found)} agree" in " ".join(text.split())
+    said = f"{len(found) - len(BOUNDED)} of {len(found)} agree; {len(BOUNDED)} cannot be said"
+    assert said in " ".join(text.split())
     assert max(map(len, text.split("\n\n")[0].splitlines())) <= 100
 
 

@@ -8,115 +8,63 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from analysis import curves, regimes
-from analysis.fit import knee as q
-from analysis.fit.knee import QUANTITIES, log_steps, theta
+from analysis.fit.convex import Points
+from analysis.fit.interval import QUANTITIES
+from analysis.fit.locate import locate
+from tests.validation.test_shapes import assert_same, row_of
 from validation import __main__ as command
-from validation import coverage, exact, outside, page, searches, surface
+from validation import exact, page, searches, surface
 from validation.surface import Surface, search, sweep, train
-from validation.tally import REGIMES, analyse, run, tally
+from validation.tally import bounded, covers, run, tally
 
 LOG2 = math.log(2.0)
 SURFACE = Surface(dimensions=2, noise=0.05)
 
 
-@settings(max_examples=15)
-@given(
-    bend=st.floats(0.6, 7.0), critical=st.floats(3.0, 1000.0), tolerance=st.sampled_from([0.1, 0.2])
-)
-def test_a_knees_quantities_are_the_closed_forms(
-    bend: float, critical: float, tolerance: float
-) -> None:
-    """Two ways that share no code but the curve."""
-    params, first, last = theta(100.0, critical, bend), 0.0, 12 * LOG2
-    tested = q.Range(first=np.array([first]), last=np.array([last]), tolerance=tolerance)
-    found = exact.quantities(lambda x: log_steps(x, params), first, last, tolerance)
-    for name, kind in QUANTITIES.items():
-        closed = q.value(kind, params[None], tested, np.zeros(1, dtype=bool))[0]
-        assert found[name] == pytest.approx(closed, abs=2e-4), name
-
-
-def test_mccandlishs_knee_by_hand() -> None:
-    found = exact.quantities(lambda x: np.log1p(np.exp(-x)), math.log(0.01), math.log(100.0), 0.2)
-    values = {name: math.exp(value) for name, value in found.items()}
-    assert values["perfect_scaling_until"] == pytest.approx(1.2 * 0.01 + 0.2, rel=1e-4)
-    assert values["maximal_parallelism_from"] == pytest.approx(5.0, rel=1e-4)
-    for name in ("critical_batch_size", "min_steps", "min_examples"):
-        assert values[name] == pytest.approx(1.0, rel=1e-4)
-
-
-def test_without_perfect_scaling_there_is_none_however_far_down() -> None:
-    found = exact.quantities(outside.sloped(0.8), 0.0, 13 * LOG2, 0.2)
-    assert found["perfect_scaling_until"] == -np.inf
-    least = outside.LEAST * (1 + outside.CRITICAL**0.8)
-    assert np.exp(found["min_examples"]) == pytest.approx(least, rel=1e-6)
-    assert np.exp(found["critical_batch_size"]) == pytest.approx(outside.CRITICAL, rel=1e-3)
-
-
-def test_a_curve_that_never_levels_has_no_plateau() -> None:
-    found = exact.quantities(lambda x: 5.0 - x, 0.0, 10.0, 0.2)
-    assert found["maximal_parallelism_from"] == found["critical_batch_size"] == np.inf
-    assert found["min_steps"] == -np.inf
-
-
-def test_the_plateau_of_a_rise_begins_where_its_least_says() -> None:
-    steps = outside.rising(3, 0.1)
-    found = exact.quantities(steps, 0.0, 13 * LOG2, 0.2)
-    turn = np.log(8 * outside.CRITICAL)
-    assert found["min_steps"] == pytest.approx(np.log(outside.LEAST * 9 / 8), abs=1e-4)
-    assert steps(np.array([turn + 3 * LOG2]))[0] == pytest.approx(
-        np.log(outside.LEAST * (1 + 1 / 64) * 1.1**3)
-    )
-    at = np.array([found["maximal_parallelism_from"]])
-    assert steps(at)[0] == pytest.approx(np.log(1.2) + found["min_steps"], abs=1e-6)
-
-
-@pytest.mark.parametrize("share", [0.25, 0.75])
-def test_two_corners_have_three_slopes(share: float) -> None:
-    steps, at = outside.two_corners(share, 20.0, bend=3.0), np.log(outside.CRITICAL)
-    first = at - (1 - share) * 20 * LOG2
-    for middle, slope in ((first - 8, -1.0), (first + 10 * LOG2, share - 1), (first + 22, 0.0)):
-        low, high = steps(np.array([middle - 0.5, middle + 0.5]))
-        assert high - low == pytest.approx(slope, abs=1e-4)
-    found = exact.quantities(steps, first, first + 20 * LOG2, 0.2)
-    assert found["critical_batch_size"] == pytest.approx(at, abs=1e-3)
-
-
-@settings(max_examples=30)
-@given(
-    kind=st.sampled_from(coverage.KINDS),
-    bend=st.sampled_from([0.6, 1.0, 3.0]),
-    seed=st.integers(0, 1000),
-)
-def test_grids_reach_what_their_names_say(kind: str, bend: float, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    half = coverage.half_width(theta(1.0, 1.0, bend))
-    x = coverage.grid(rng, kind, half) / LOG2
-    assert len(x) >= coverage.FEWEST
-    assert np.allclose(np.diff(x), 0.5 if kind == "none" and -half < x[0] < half else 1.0)
-    reaches = {
-        "both": x[0] <= -half and x[-1] >= half,
-        "small": x[0] <= -half < x[-1] < half,
-        "large": -half < x[0] < half <= x[-1],
-        "none": x[-1] < -half or x[0] > half or -half < x[0] < x[-1] < half,
-    }
-    assert reaches[kind]
-    assert abs(x).max() <= half + 16
+def test_a_curve_that_rises_again_has_its_least_steps_where_they_are() -> None:
+    """A parabola in log axes: least at 5, level on both sides of it."""
+    found = exact.truth(lambda x: 3.0 + np.square(x - 5.0) / 8.0, 0.0, 9.0, 0.2)
+    assert found.quantities["min_steps"] == pytest.approx(3.0)
+    at = 5.0 - math.sqrt(8 * math.log(1.2))
+    assert found.quantities["maximal_parallelism_from"] == pytest.approx(at, abs=1e-6)
+    assert found.rise == pytest.approx(2.0)
+    assert found.large_change == 0.0
+    # Examples are least where the slope is -1, at 1.
+    assert found.quantities["min_examples"] == pytest.approx(1.0 + 3.0 + 16 / 8)
+    assert found.penalty == pytest.approx(1 / 8)
+    assert found.small_change == 0.0
 
 
 def test_counts_add_up() -> None:
-    drawn = coverage.draw(np.random.default_rng(0), 12, "both", bend=1.0, noise=0.05, repeats=1)
-    found = analyse(drawn)
-    counts = tally(found, drawn)
-    for name in REGIMES:
-        there = sum(counts[f"there:{name}:{m}"] for m in range(7))
-        assert there + counts[f"absent:{name}"] == counts["curves"] == 12
-    low, high = found.low["min_steps"], found.high["min_steps"]
-    inside = [not (a > np.log(1000) or b < np.log(1000)) for a, b in zip(low, high, strict=True)]
-    assert counts["covered:min_steps"] == sum(inside)
+    x = np.log(2.0) * np.arange(8.0)
+    steps = [np.logaddexp(0.0, 2.4 - x), -x]
+    found = [
+        locate(Points(x=x, y=each, variance=np.full(8, 0.01)), tolerance=0.2) for each in steps
+    ]
+    right = {name: found[0].profiles[name][0].value for name in QUANTITIES}
+    counts = tally(found, [right, dict.fromkeys(QUANTITIES, 99.0)])
+    assert counts["curves"] == 2
+    assert counts["covered:min_steps"] == 1  # 99 is not in any interval
+    assert counts["open:maximal_parallelism_from"] >= 1  # that of a line, which is never level
+    assert bounded(found[1], "critical_batch_size")
+    assert covers(found[0], "min_steps", right["min_steps"])
+    assert not covers(found[0], "min_steps", right["min_steps"] + 1)
+
+
+@pytest.mark.slow
+def test_a_block_of_searches_comes_out_again() -> None:
+    cell = searches.Cell(dimensions=2, trials=16, noise=0.05)
+    where = {"dimensions": 2, "trials": 16, "noise": 0.05, "block": 3}
+    row = row_of(page.kept("searches"), **where)
+    truth = {name: float(np.log(float(str(row[f"true:{name}"])))) for name in QUANTITIES}
+    assert_same(searches.count(searches.Block(cell=cell, number=3, truth=truth)), row)
+
+
+def test_the_page_is_what_the_counts_of_searches_give() -> None:
+    text = page.sections(page.PAGE.read_text(encoding="utf-8"))["searches"]
+    assert text == searches.render(page.kept("searches")).strip()
 
 
 def point_estimates(frame: pd.DataFrame) -> list[tuple[object, ...]]:
@@ -151,18 +99,13 @@ def test_a_search_has_n_feasible_trials_and_looks_are_the_sweeps() -> None:
     assert row["last_miss"] == grid[at - 1]
 
 
-def test_many_searches_at_once_are_what_regimes_says_of_each() -> None:
+def test_searches_are_located_as_regimes_says_of_each() -> None:
     cell = searches.Cell(dimensions=3, trials=16, noise=0.05)
-    found = searches.search(cell, 0, 2)
-    answer = analyse(searches.drawn(found, dict.fromkeys(QUANTITIES, 4.0)))
-    for row, curve in enumerate(found):
-        one = regimes(curve)
-        for name in QUANTITIES:
-            ends = (answer.value[name][row], answer.low[name][row], answer.high[name][row])
-            given = [
-                None if np.isnan(end) else pytest.approx(np.exp(end), rel=1e-6) for end in ends
-            ]
-            assert list(getattr(one, name).to_dict().values()) == given
+    made, located = searches.measured(cell, 0, 1)
+    one = regimes(made[0])
+    for name in QUANTITIES:
+        ends = [None if np.isnan(end) else np.exp(end) for end in located[0].ends(name, 0.9)]
+        assert list(getattr(one, name).to_dict().values()) == pytest.approx(ends)
 
 
 def test_the_median_search_without_noise_is_the_least_excess() -> None:
@@ -170,9 +113,9 @@ def test_the_median_search_without_noise_is_the_least_excess() -> None:
     steps = surface.median_of_searches(Surface(dimensions=1, noise=0.0), 128, 8)
     x = np.log([1.0, 45.0, 1e5])
     assert steps(x) == pytest.approx(surface.best_steps(x), abs=2e-3)
-    far = exact.quantities(steps, 0.0, 11 * LOG2, 0.2)
-    assert np.exp(far["critical_batch_size"]) == pytest.approx(surface.CRITICAL, rel=0.01)
-    assert np.exp(far["maximal_parallelism_from"]) == pytest.approx(5 * surface.CRITICAL, rel=0.02)
+    found = exact.quantities(steps, 0.0, 11 * LOG2, 0.2)
+    true = exact.quantities(surface.best_steps, 0.0, 11 * LOG2, 0.2)
+    assert found == pytest.approx(true, abs=0.01)
 
 
 def test_work_comes_back_in_order_from_any_number_of_processes() -> None:
@@ -195,7 +138,7 @@ def test_a_part_renews_its_own_section(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["coverge"], "unknown part 'coverge'; known: coverage, outside, searches"),
+        (["shaps"], "unknown part 'shaps'; known: shapes, searches, crossovers"),
         (["--processes", "0"], "--processes 0 is below 1"),
     ],
 )
