@@ -53,13 +53,17 @@ class LinearProfile:
     within: tuple[float, float] = (-math.inf, math.inf)
     """Values that curves of the family have."""
     _known: dict[int, list[tuple[float, float]]] = field(default_factory=dict)
+    _ends: dict[float, tuple[float, float]] = field(default_factory=dict)
+    """By level: what is known by then brackets an end, so that it would not be the same again."""
 
     @cached_property
     def value(self) -> float:
         return self.fit.at(self.quantity)
 
     def ends(self, level: float) -> tuple[float, float]:
-        return self._end(-1, level), self._end(1, level)
+        if level not in self._ends:
+            self._ends[level] = self._end(-1, level), self._end(1, level)
+        return self._ends[level]
 
     def holds(self, value: float, level: float) -> bool:
         return self.fit.excess(self.quantity, value) <= self.fit.most(level)
@@ -145,8 +149,9 @@ class Crossing:
             return math.nan, math.nan
         half = float(self.where[1] - self.where[0]) / 2
         inside = self.where[self._excess <= self.fit.most(level)]
-        low, high = (inside[0], inside[-1]) if len(inside) else (self.at, self.at)
-        low, high = min(low - half, self.at), max(high + half, self.at)
+        low = high = self.at
+        if len(inside):  # else the estimate alone, so that intervals of rising levels are nested
+            low, high = min(inside[0] - half, low), max(inside[-1] + half, high)
         return (
             float(low) if low > first + 1e-9 else math.nan,
             float(high) if high < last - 1e-9 else math.nan,
