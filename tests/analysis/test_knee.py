@@ -1,4 +1,4 @@
-"""The knee, its derivatives, and quantities as constraints."""
+"""The knee: its derivatives, its fit against scipy's, and what it is called."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import least_squares
 
-from analysis.fit import knee as q
-from analysis.fit.knee import jacobian, log_steps, sharp, theta
+from analysis.fit.convex import Points
+from analysis.fit.knee import BATCH, BENDS, REACH, SLOPES, Knee, fit, jacobian, log_steps, theta
+from tests.marks import quick
 
 X = np.log(2.0) * np.arange(12.0)
-KINDS = (q.CRITICAL, q.MIN_STEPS, q.MIN_EXAMPLES, q.PERFECT, q.MAXIMAL, q.ONSET)
 
 knees = st.tuples(
     st.floats(5, 5000),
@@ -21,8 +22,20 @@ knees = st.tuples(
 ).map(lambda four: theta(*four))
 
 
-def span(count: int = 1, tolerance: float = 0.2) -> q.Range:
-    return q.Range(first=np.full(count, X[0]), last=np.full(count, X[-1]), tolerance=tolerance)
+def noisy(count: int, *, seed: int) -> np.ndarray:
+    """Curves of all kinds of bends and places of the knee, log steps (count, 12)."""
+    rng = np.random.default_rng(seed)
+    params = np.stack(
+        [
+            theta(100, np.exp(rng.uniform(-1, 9)), np.exp(rng.uniform(-0.7, 1.6)))
+            for _ in range(count)
+        ]
+    )
+    return log_steps(np.tile(X, (count, 1)), params) + rng.normal(0, 0.07, (count, 12))
+
+
+def points(y: np.ndarray, x: np.ndarray = X) -> Points:
+    return Points(x=x, y=y, variance=np.zeros(len(x)))
 
 
 def test_mccandlish_identity_at_k_1() -> None:
@@ -43,59 +56,94 @@ def test_derivatives_are_those_of_finite_differences(params: np.ndarray) -> None
         assert slopes[:, i] == pytest.approx(secant, abs=1e-5)
 
 
-@given(knees, st.sampled_from(KINDS), st.floats(0.05, 0.95))
-def test_a_held_quantity_has_the_value_it_is_held_at(
-    params: np.ndarray, kind: int, share: float
-) -> None:
-    sloped = np.array([params[3] != 1.0])
-    if kind == q.PERFECT and sloped[0]:
-        return  # not defined: such a curve never scales perfectly
-    at = np.array([share * X[-1]])
-    held, _ = q.hold(np.array([kind]), at, params[None], span(), sloped)
-    if kind == q.MIN_EXAMPLES and sloped[0]:
-        at = np.array([np.log(1e4)])
-        held, _ = q.hold(np.array([kind]), at, params[None], span(), sloped)
-    assert q.value(kind, held, span(), sloped) == pytest.approx(at, abs=1e-8)
+@pytest.mark.parametrize("sloped", quick([False, True], 1))
+def test_no_worse_than_a_slow_twin_from_many_starts(sloped: bool) -> None:
+    y = noisy(12, seed=3)
+    weights = np.linspace(0.5, 2.0, 12)
+    _, sse = fit(np.tile(X, (12, 1)), y, weights, sloped=sloped)
+    free = 4 if sloped else 3
+    low = [-np.inf, X[0] - REACH, np.log(BENDS[0]), SLOPES[0]]
+    high = [np.inf, X[-1] + REACH, np.log(BENDS[1]), SLOPES[1]]
+
+    def residuals(v: np.ndarray, row: np.ndarray) -> np.ndarray:
+        params = np.append(v, [1.0] * (4 - free))
+        return np.asarray((row - log_steps(X, params)) * np.sqrt(weights))
+
+    for i in range(len(sse)):
+        twin = min(
+            2
+            * least_squares(
+                residuals, [4.6, batch, np.log(bend), 1.0][:free],
+                bounds=(low[:free], high[:free]), args=(y[i],),
+            ).cost
+            for bend in (0.6, 1.5, 5.0)
+            for batch in (0.0, 2.5, 5.0, 8.0)
+        )  # fmt: skip
+        assert sse[i] <= twin * 1.001
 
 
-@given(knees, st.sampled_from(KINDS), st.floats(0.05, 0.95))
-def test_derivatives_of_the_given_up_parameter(params: np.ndarray, kind: int, share: float) -> None:
-    sloped = np.array([params[3] != 1.0])
-    if kind == q.PERFECT and sloped[0]:
-        return
-    at, kinds = np.array([share * X[-1]]), np.array([kind])
-    place = q.given_up(kinds)[0].argmax()
-    _, by = q.hold(kinds, at, params[None], span(), sloped)
-    free = [i for i in (range(4) if sloped[0] else range(3)) if i != place]
-    for i in free:
-        ends = []
-        for sign in (-1, 1):
-            moved = params.copy()
-            moved[i] += sign * 1e-6
-            ends.append(q.hold(kinds, at, moved[None], span(), sloped)[0][0, place])
-        jumps = abs(ends[1] - ends[0]) > 1e-3  # across a kink, where either side will do
-        assert jumps or by[0, i] == pytest.approx((ends[1] - ends[0]) / 2e-6, rel=2e-3, abs=2e-3)
+def test_exact_curves_are_recovered() -> None:
+    params = np.stack([theta(100, 64, k) for k in (0.6, 1.0, 3.0)])
+    x = np.tile(X, (3, 1))
+    found, sse = fit(x, log_steps(x, params))
+    assert found == pytest.approx(params, abs=1e-4)
+    assert sse.max() < 1e-9
 
 
-def test_ends_of_diminishing_returns() -> None:
-    """At k = 1: S = 1.2 S_min at 5 B_crit, and, of the examples at the smallest batch size B0,
-    1.2 times at 1.2 B0 + 0.2 B_crit (Zhang et al. 2024, B* = (r - 1) b/a + r B0)."""
-    params, none = theta(100, 64)[None], np.array([False])
-    assert np.exp(q.value(q.MAXIMAL, params, span(), none)) == pytest.approx([320])
-    assert np.exp(q.value(q.PERFECT, params, span(), none)) == pytest.approx([1.2 + 12.8])
-    assert np.exp(q.value(q.ONSET, params, span(), none)) == pytest.approx([12.8])
+def test_a_row_does_not_know_of_the_others() -> None:
+    y = noisy(20, seed=4)
+    together, _ = fit(np.tile(X, (20, 1)), y)
+    alone = np.concatenate([fit(X[None], row[None])[0] for row in y])
+    assert alone == pytest.approx(together, rel=1e-6, abs=1e-6)
 
 
-def test_the_ends_meet_at_b_crit_from_k_3_8_on() -> None:
-    assert not sharp(3.79, 0.2)
-    assert sharp(3.81, 0.2)
-    params, none = theta(100, 64, 5.0)[None], np.array([False])
-    for kind in (q.MAXIMAL, q.PERFECT, q.ONSET):
-        assert np.exp(q.value(kind, params, span(), none)) == pytest.approx([64])
+def test_points_of_weight_zero_are_not_there() -> None:
+    y = noisy(5, seed=5)
+    weights = np.ones(12)
+    weights[-3:] = 0
+    masked = np.where(weights > 0, y, 99.0)
+    x = np.tile(X, (5, 1))
+    fewer = fit(x[:, :-3], y[:, :-3])[1]
+    assert fit(x, masked, weights)[1] == pytest.approx(fewer, rel=1e-6)
 
 
-def test_least_examples_of_a_steep_curve_lie_inside() -> None:
-    params, sloped = theta(100, 64, 1.0, 1.5)[None], np.array([True])
-    fine = np.linspace(X[0], X[-1], 20001)
-    least = (fine + log_steps(fine, params[0])).min()
-    assert q.value(q.MIN_EXAMPLES, params, span(), sloped) == pytest.approx([least])
+def test_its_form_says_what_is_free_and_needed() -> None:
+    noise = np.random.default_rng(1).normal(0, 0.02, 12)
+
+    def form(count: int, *params: float, steep: bool = False) -> str:
+        y = log_steps(X[:count], theta(*params)) + noise[:count]
+        return Knee.of(points(y, X[:count]), steep=steep).form
+
+    assert form(12, 100, 40) == "McCandlish's knee"
+    assert form(12, 100, 40, 3.0) == "bent knee"
+    assert form(12, 100, 60, 1.5, 0.7) == "knee with a slope of its own"
+    assert form(12, 100, 40, steep=True) == "knee with a slope of its own"
+    assert form(5, 100, 4, 1.0, 0.7, steep=True) != "knee with a slope of its own"
+    assert form(4, 100, 4, 3.0) == "knee of fixed bend"
+
+
+def test_its_asymptotes_and_what_is_printed() -> None:
+    knee = Knee.of(points(log_steps(X, theta(100, 40, 2.0))))
+    assert knee.asymptotes() == pytest.approx(
+        {"min_steps": 100, "critical_batch_size": 40, "min_examples": 4000}, rel=1e-3
+    )
+    printed = knee.to_dict()
+    assert list(printed) == [
+        "form", "k", "a", "min_steps", "critical_batch_size", "noise", "points",
+    ]  # fmt: skip
+    assert (printed["k"], printed["a"]) == pytest.approx((2.0, 1.0), rel=1e-3)
+    assert printed["points"] == 12
+    assert printed["noise"] < 1e-3
+
+
+def test_replicates_scatter_as_the_noise_does() -> None:
+    """By the delta method: the covariance of least squares, widened by the noise's own
+    uncertainty (a t of 9 degrees of freedom)."""
+    knee = Knee.of(points(log_steps(X, theta(100, 40)) + 0.05 * np.sin(2.4 * np.arange(12))))
+    drawn = knee.replicates(800, seed=0)
+    assert drawn.tolist() == knee.replicates(800, seed=0).tolist()
+    assert drawn.tolist() != knee.replicates(800, seed=1).tolist()
+    _, slopes = jacobian(X, knee.params)
+    covariance = np.linalg.inv(slopes[:, :3].T @ slopes[:, :3])
+    expected = knee.noise * np.sqrt(covariance[BATCH, BATCH] * 9 / 7)
+    assert drawn[:, BATCH].std() == pytest.approx(expected, rel=0.25)
