@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from analysis import Curve, regimes
+from analysis.fit.convex import Points
 from analysis.fit.definitions import beta, named
 from results.errors import ResultsError
 
@@ -50,7 +52,7 @@ def test_mccandlish_and_others_on_their_own_curve(plain_curve: Plain) -> None:
 
 def test_it_is_a_column_of_the_answer(plain_curve: Plain) -> None:
     answer = regimes(plain_curve(C4, STEPS["85M"]), definition="zhang2024").to_dict()
-    assert list(answer)[5:8] == ["min_examples", "critical_batch_size_zhang2024", "level"]
+    assert list(answer)[5:8] == ["min_examples", "critical_batch_size_zhang2024", "slopes"]
     assert answer["critical_batch_size_zhang2024"]["value"] == pytest.approx(745.32, abs=0.01)
 
 
@@ -72,13 +74,33 @@ def test_a_bend_that_the_definition_does_not_have_is_said(plain_curve: Plain) ->
     assert any("assumes a knee of bend 1" in note for note in found.notes)
 
 
+def drawn(seed: int) -> Points:
+    x = np.log(2.0) * np.arange(12)
+    noise = np.random.default_rng(seed).normal(0, 0.1, 12)
+    return Points(x=x, y=np.log(100 * (1 + 300 / np.exp(x))) + noise, variance=np.zeros(12))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_its_interval_is_that_of_a_fine_grid(weighted: bool) -> None:
+    """All log β at which the least sum of squares, over S_min too, is within the limit."""
+    points = drawn(1)
+    if weighted:
+        points = Points(x=points.x, y=points.y, variance=np.linspace(0.002, 0.02, 12))
+    at = np.linspace(np.log(30), np.log(3000), 20_001)
+    off = points.y - np.logaddexp(0, at[:, None] - points.x)
+    weight = points.weights / points.weights.sum()
+    away = off - (off @ weight)[:, None]
+    squares = np.square(away) @ points.weights
+    within = at[squares <= squares.min() * (1 + stats.f.ppf(0.9, 1, 10) / 10)]
+    value, low, high = beta(points)
+    assert value == pytest.approx(at[squares.argmin()], abs=1e-3)
+    assert (low, high) == pytest.approx((within[0], within[-1]), abs=1e-3)
+
+
 @pytest.mark.slow
 def test_its_interval_covers_where_the_bend_is_one() -> None:
-    rng = np.random.default_rng(7)
-    x = np.tile(np.log([2.0**i for i in range(12)]), (600, 1))
-    y = np.log(100 * (1 + 300 / np.exp(x))) + rng.normal(0, 0.1, x.shape)
-    _, low, high = beta(x, y)
-    covered = ~(low > np.log(300)) & ~(high < np.log(300))
+    ends = np.array([beta(drawn(seed)) for seed in range(600)])
+    covered = ~(ends[:, 1] > np.log(300)) & ~(ends[:, 2] < np.log(300))
     assert 0.87 <= covered.mean() <= 0.93
 
 

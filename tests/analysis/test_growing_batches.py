@@ -11,8 +11,8 @@ import pytest
 
 from analysis import curves, figures, regimes
 from analysis.curves.limits import Limit, within
-from analysis.fit.knee import GROWS
 from analysis.fit.reference_lines import regime_spans
+from analysis.fit.regimes import GROWS
 from results.batch_phases import BatchPhases
 from results.errors import ResultsError
 from tests.analysis.conftest import search
