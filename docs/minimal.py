@@ -13,8 +13,9 @@ prints both. Data, seeds, search points, data order, evaluation grid and budget 
 Left out: other workloads, optimizers and schedules; packs of trials, and stacking, which trains
 many models at once; dominated stopping (``keep``), which cuts off trials that cannot be among the
 best; Ray; restarts, and the results dataset; repeats, estimators other than the minimum, and the
-check that the optimum is not on the edge of the search space; the knee's intervals, a slope of its
-own at small batches, and the rule for batch sizes whose steps rise off the plateau.
+check that the optimum is not on the edge of the search space; the regimes, which are slopes of a
+convex curve with intervals, the noise of a point, by which points weigh, and a knee's slope of its
+own at small batches.
 """
 
 import hashlib

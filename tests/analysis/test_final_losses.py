@@ -37,8 +37,9 @@ def test_the_curve_at_equal_loss_is_that_of_the_surface() -> None:
     steps = [point.steps for point in curve.points]
     assert steps == pytest.approx([made.steps_of_knee(size) for size in SIZES], rel=3e-4)
     fit = regimes(curve)
-    assert fit.critical_batch_size.value == pytest.approx(made.CRITICAL, rel=1e-3)
-    assert fit.min_examples.value == pytest.approx(made.LEAST_EXAMPLES, rel=0.05)
+    assert fit.best["critical_batch_size"] == pytest.approx(made.CRITICAL, rel=1e-3)
+    least = fit.located.tested("min_examples", 0.9)[0]
+    assert np.exp(least) == pytest.approx(SIZES[0] * made.steps_of_knee(SIZES[0]), rel=1e-3)
     assert curve.named == "iso_loss"
 
 
@@ -153,7 +154,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_file_of_final_losses(file: Path) -> None:
     (curve,) = bs.regimes(file, read="final", target=f"train_loss < {made.TARGET!r}")
-    assert curve["critical_batch_size"]["value"] == pytest.approx(made.CRITICAL, rel=1e-3)
+    assert curve["best"]["critical_batch_size"] == pytest.approx(made.CRITICAL, rel=1e-3)
     assert curve["estimator"] == "iso_loss"
     assert [point["learning_rate"] for point in curve["points"]] == [2e-3] * len(SIZES)
     assert [point["steps"] for point in curve["points"]] == pytest.approx(

@@ -77,7 +77,7 @@ def test_a_target_met_before_the_first_step_has_a_note(search: Make) -> None:
 
 
 def test_points_below_a_step_have_a_note(plain_curve: Callable[..., Curve]) -> None:
-    sizes = [2.0**i for i in range(10)]
+    sizes = [2.0**i for i in range(14)]
     steps = [100 * (1 + 40 / size) for size in sizes]
     whole, epochs = (regimes(plain_curve(sizes, [each * by for each in steps])) for by in (1, 1e-4))
     said = "points below one step: min_steps is in a unit of the source's, not in steps"

@@ -108,14 +108,15 @@ def test_regimes_as_a_table_and_as_json(command: Command, small: Path) -> None:
     assert answer.status == 0
     assert "critical batch size" in answer.out
     assert "90% intervals, tolerance 0.2, each point the best of N" in answer.out
-    assert "k is fixed at 1: 4 distinct batch sizes" in answer.out
+    assert "slopes" in answer.out
     curves = json.loads(command("regimes", small, "--json", "--baseline", "momentum").out)
     assert [curve["optimizer"] for curve in curves] == ["momentum", "sgd"]
     assert set(curves[0]["critical_batch_size"]) == {"value", "low", "high"}
     assert curves[0]["trials"] == 4
     rows = list(csv.DictReader(io.StringIO(command("regimes", small, "--format", "csv").out)))
-    assert float(rows[0]["min_steps"]) > 0
-    assert "min_steps_low" in rows[0]
+    assert float(rows[0]["min_steps_high"]) > 0
+    assert -1 <= float(rows[0]["slope_first"]) <= 0
+    assert rows[0]["level_large_end"] in ("True", "False")
 
 
 @pytest.mark.slow

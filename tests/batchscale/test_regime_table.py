@@ -39,8 +39,15 @@ def curve(optimizer: str, *notes: str, **changes: Any) -> dict[str, Any]:
         "censored": [],
         "estimator": "minimum",
         "points": [],
+        "noise": 0.05,
         "best": None,
-        "forms": [{"form": f"knee of {optimizer}"}],
+        "rise": None,
+        "slopes": {
+            "first": {"value": -0.981, "low": -1.0, "high": -0.9},
+            "last": {"value": -0.0004, "low": -0.2, "high": -0.0},
+            "half": {"value": 64.4, "low": 30.0, "high": None},
+        },
+        "level_ends": {"small": True, "large": False},
         "notes": list(notes),
         **changes,
     }
@@ -62,11 +69,27 @@ def test_an_interval(value: float, low: float, high: float, shown: str) -> None:
     assert interval(value, low, high) == shown
 
 
-@pytest.mark.parametrize("fmt", ["table", "csv"])
-def test_forms_are_in_the_json_alone(fmt: Any) -> None:
-    curves = [curve("sgd", "a note"), curve("adam", "another")]
-    assert "knee of" not in regimes(curves, fmt)
-    assert "knee of sgd" in regimes(curves, "json")
+def test_slopes_are_a_column_and_their_intervals_are_in_the_csv() -> None:
+    out = regimes([curve("sgd")], "table")
+    columns, _, row = out.splitlines()[3:6]
+    at = columns.index("slopes")
+    assert row[at:].strip() == "-0.98 … -0.00"
+    (flat,) = csv.DictReader(io.StringIO(regimes([curve("sgd")], "csv")))
+    assert [flat[f"slope_first{end}"] for end in ("", "_low", "_high")] == [
+        "-0.981",
+        "-1.0",
+        "-0.9",
+    ]
+    assert (flat["slope_half_low"], flat["slope_half_high"]) == ("30.0", "")
+    assert (flat["level_small_end"], flat["level_large_end"]) == ("True", "False")
+    assert (flat["noise"], flat["rise"]) == ("0.05", "")
+    assert not {"forms", "slopes", "level_ends"} & {*flat}
+
+
+def test_a_level_plateau_has_no_negative_zero() -> None:
+    level = {name: {"value": -0.0, "low": -0.1, "high": 0.0} for name in ("first", "last", "half")}
+    assert "0.00 … 0.00" in regimes([curve("sgd", slopes=level)], "table")
+    assert "-0.00" not in regimes([curve("sgd", slopes=level)], "table")
 
 
 def test_what_all_curves_share_stands_above_the_table() -> None:

