@@ -117,7 +117,9 @@ def test_momentum_extends_perfect_scaling(plain_curve: Plain) -> None:
     none, found = compare(curves, [regimes(curve) for curve in curves], "sgd")
     assert none is None
     assert found is not None
-    critical = {name: (sizes * each).min() / each.min() for name, each in steps.items()}
+    critical = {
+        name: float((np.array(sizes) * each).min() / each.min()) for name, each in steps.items()
+    }
     true = critical["momentum"] / critical["sgd"]
     assert found.ratios["critical_batch_size"].value == pytest.approx(true, rel=0.03)
     fewer = steps["sgd"].min() / steps["momentum"].min()

@@ -76,7 +76,7 @@ def test_points_have_that_variance(dimensions: int | None) -> None:
 def test_points_of_which_nothing_is_known_have_none(plain_curve: Plain) -> None:
     assert fitted_points(plain_curve(SIZES, SIZES)).variance.tolist() == [0.0] * 10
     for unknown in ({"fourth": None}, {"exact": False}, {"estimator": MEDIAN}):
-        assert fitted_points(searched([1.5] * 10, **unknown)).variance.tolist() == [0.0] * 10  # type: ignore[arg-type]
+        assert fitted_points(searched([1.5] * 10, **unknown)).variance.tolist() == [0.0] * 10
     known = fitted_points(searched([1.5] * 10, estimator=BEST_OF_10)).variance
     assert known == pytest.approx(np.log(1.5) ** 2 / RATIO[2])
 
@@ -134,11 +134,12 @@ def test_noise_that_falls_along_the_curve_is_found() -> None:
     """From 20 % to 3 % over nine doublings, three runs each; the deviation of each point alone is
     off by a factor of two."""
     true = np.geomspace(0.2, 0.03, 10)
-    off = []
-    for seed in range(40):
-        variance = fitted_points(repeated(true, 3, seed)).variance * 3
-        off.append(np.log(np.sqrt(variance) / true))
-    off = np.array(off)
+    off = np.array(
+        [
+            np.log(np.sqrt(fitted_points(repeated(true, 3, seed)).variance * 3) / true)
+            for seed in range(40)
+        ]
+    )
     assert abs(np.median(off[:, 0])) < np.log(1.3)
     assert abs(np.median(off[:, -1])) < np.log(1.6)
     assert np.mean(np.abs(off[:, [0, -1]]) < np.log(2)) > 0.75

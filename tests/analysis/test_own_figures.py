@@ -70,8 +70,8 @@ def test_the_forest_has_a_row_a_curve_with_its_number(packaged: FigureData) -> N
     for fit in packaged.regimes:
         assert fit is not None
         assert fit.label in said
-        critical = fit.critical_batch_size
-        assert (interval(*critical.ends) if critical != Interval() else "unknown") in said
+        item = fit.critical_batch_size
+        assert (interval(*item.ends) if item != Interval() else "unknown") in said
     frame = figures.numbers("forest", plain)
     assert len(frame) == 5 * len(packaged.curves)
     # From the smallest critical batch size on.

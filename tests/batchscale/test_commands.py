@@ -123,18 +123,20 @@ def test_regimes_as_a_table_and_as_json(command: Command, small: Path) -> None:
 def test_a_baseline_is_held_against(command: Command, small: Path, here: Path) -> None:
     curve = here / "theirs.csv"
     rows = [
-        f"{name},{2**k},{100 * (1 + at / 2**k):.0f}\n"
+        f"{name},{2**k},{1000 * (1 + at / 2**k):.0f}\n"
         for name, at in (("sgd", 40), ("mine", 200))
-        for k in range(12)
+        for k in range(16)
     ]
     curve.write_text("optimizer,batch_size,steps\n" + "".join(rows))
     answer = command("regimes", curve, "--baseline", "sgd")
     assert answer.status == 0
-    assert "\n\nThe critical batch size of mine is 5.0 [" in answer.out
+    assert "\n\nThe critical batch size of mine is 4.9 [" in answer.out
     first, second = json.loads(command("regimes", curve, "--baseline", "sgd", "--json").out)
     assert first["against"] is None
     assert second["against"]["baseline"] == "sgd"
-    assert second["against"]["ratios"]["critical_batch_size"]["value"] == pytest.approx(5, rel=0.02)
+    assert second["against"]["ratios"]["critical_batch_size"]["value"] == pytest.approx(
+        201 / 41, rel=0.02
+    )
     assert "against" not in json.loads(command("regimes", curve, "--json").out)[0]
     swept = json.loads(command("regimes", small, "--baseline", "sgd", "--json").out)
     assert swept[1]["against"]["sentence"]
