@@ -24,6 +24,7 @@ from experiments.optimizers import Optimizer
 from experiments.plan import Study, Value, WorkloadRef
 from experiments.schedules import Schedule
 from experiments.search.space import Dimension
+from results.counts import count
 from workloads import Workload
 from workloads.user_code.data_files import listed
 
@@ -171,7 +172,8 @@ def at_steps(
     try:
         techniques.load(technique, file.base)
     except ExperimentError as error:
-        message = f"with {steps} steps to target at batch size {baseline.batch_size}: {error}"
+        known = f"{count(steps, 'step')} to target at batch size {baseline.batch_size}"
+        message = f"with {known}: {error}"
         raise file.error(file.path_of("technique"), message, error.hint) from None
     return replace(
         combination,

@@ -163,7 +163,8 @@ class Rule:
                     "weight_decay out of the rule",
                 )
         for optimizer in optimizers if self.scales_effective_rate else ():
-            parts = optimizer.rules if isinstance(optimizer, Routed) else ()
+            rules = optimizer.rules if isinstance(optimizer, Routed) else ()
+            parts = [part for part in rules if "momentum" in part.arguments]
             ends = {"learning_rate": 1.0, "momentum": 0.5}
             if any(part.effective_learning_rate(ends) is not None for part in parts):
                 raise ExperimentError(
@@ -332,7 +333,9 @@ class Rule:
         ranges["learning_rate"] = replace(
             rate,
             bounds=(rounded(rate.bounds[0] * times[0]), rounded(rate.bounds[1] * times[-1])),
-            choices=tuple(rounded(float(value) * t) for value in rate.choices for t in {*times}),
+            choices=tuple(
+                rounded(float(value) * t) for value in rate.choices for t in dict.fromkeys(times)
+            ),
         )
         return ranges
 

@@ -122,6 +122,8 @@ def test_a_mapping_with_an_effective_rate_is_refused(tmp_path: Path) -> None:
         experiment(tmp_path, rule, optimizer=mapping)
     assert "leave momentum out of the rule" in str(e.value.hint)
     assert experiment(tmp_path, rule, optimizer="muon").plans()  # it has none
+    plain = '[{"*.weight": muon, "*": sgd}]'  # sgd has no momentum that could follow
+    assert experiment(tmp_path, rule, optimizer=plain).plans()
 
 
 def test_what_no_rule_names_stays_and_the_base_is_unchanged() -> None:
