@@ -19,7 +19,8 @@ import numpy as np
 
 from analysis.curves.curve import Curve
 from analysis.curves.final_losses import FinalLoss, FinalLosses, Numbers
-from analysis.curves.points import LEVEL, Point
+from analysis.curves.points import Point
+from analysis.curves.runs import LEVEL
 from analysis.formatting import short, sizes
 from results.errors import ResultsError
 from results.targets.target import Target

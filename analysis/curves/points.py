@@ -23,6 +23,7 @@ from analysis.curves.estimators import (
 )
 from analysis.curves.runs import (
     BAR,
+    Repeats,
     Rows,
     Runs,
     TrialOutcome,
@@ -40,53 +41,6 @@ SEARCH_ROLES = ("search", "extension")
 
 _ACTING = ["acts_from", "technique", "schedule", "metaparameters", "budget_steps", "batch_sizes"]
 """Columns that say when parts of the training algorithm act."""
-
-LEVEL = 0.9
-"""Coverage of the interval of a median of repeats where there are enough of them for it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Repeats:
-    """Runs of one configuration, the best of a search, with fresh seeds.
-
-    The least of N trials is the least over N seeds too, so it lies below what its configuration
-    usually takes. Its repeats were not selected: their median has no such bias. Steps are steps to
-    target, infinite where it was not reached.
-    """
-
-    steps: tuple[float, ...]
-    """Steps of each run, ascending."""
-
-    @property
-    def median(self) -> float | None:
-        """Their median; None where half of them or more never reached the target."""
-        middle = float(np.median(self.steps)) if self.steps else math.inf
-        return middle if math.isfinite(middle) else None
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """From the k-th smallest to the k-th largest run: for any distribution the median of the
-        configuration's runs lies between with the probability ``level``."""
-        k = self._rank
-        return self.steps[k - 1], self.steps[-k]
-
-    @property
-    def level(self) -> float:
-        """Coverage of ``interval``: 1 - 2 P(Binomial(n, 1/2) < k), at least ``LEVEL`` from five
-        runs on; below, that of the least and the most."""
-        return self._coverage(self._rank)
-
-    @property
-    def _rank(self) -> int:
-        """The largest k whose interval has that coverage, or 1."""
-        ranks = range(2, len(self.steps) // 2 + 1)
-        return max([1, *(k for k in ranks if self._coverage(k) >= LEVEL)])
-
-    def _coverage(self, k: int) -> float:
-        runs = len(self.steps)
-        if runs < 2:
-            return 0.0
-        return 1.0 - 2.0 * sum(math.comb(runs, i) for i in range(k)) / 2.0**runs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -348,25 +302,6 @@ def of_runs(runs: Runs, batch_size: int, rows: Rows) -> Point:
         phases=BatchPhases.of(runs.rows["batch_sizes"][rows[0]]) if len(rows) else None,
         trial_outcomes=runs.outcomes(rows),
     )
-
-
-def repeats_of_best(
-    runs: Runs, rows: Rows, best: Mapping[str, Any], study: Any
-) -> tuple[Repeats | None, int]:
-    """The repeats among ``rows`` whose study and metaparameters are those of the best trial, and
-    how many there are of other configurations.
-
-    A repeat that diverged never reached the target; one that was interrupted is not counted.
-    """
-    rows = rows[runs.ended[rows] & ~runs.dominated[rows]]
-    same = [
-        runs.rows["study"][row] == study and parameters(runs.rows["metaparameters"][row]) == best
-        for row in rows
-    ]
-    steps = runs.steps[rows[np.array(same, dtype=bool)]]
-    steps = np.sort(np.where(np.isnan(steps), np.inf, steps))
-    repeats = Repeats(steps=tuple(steps.tolist())) if len(steps) else None
-    return repeats, len(rows) - len(steps)
 
 
 def tabulate(point: Point) -> dict[str, Any]:

@@ -16,15 +16,8 @@ from analysis.curves.estimators import (
     EstimatorError,
     budget_note,
 )
-from analysis.curves.points import (
-    Point,
-    Repeats,
-    of_runs,
-    of_searches,
-    pooled,
-    repeats_of_best,
-)
-from analysis.curves.runs import Rows, Runs
+from analysis.curves.points import Point, of_runs, of_searches, pooled
+from analysis.curves.runs import Repeats, Rows, Runs, repeats_of_best
 from analysis.curves.samples import Searches, largest, searches, shared
 from analysis.formatting import sizes
 from results.counts import agreeing, count

@@ -245,19 +245,19 @@ def fits(points: Points) -> Fits:
         return Fits(best=usual, near=(), penalty_p=1.0, rise_p=1.0)
     steep, rising = Fit.of(points, low=-2.0), Fit.of(points, high=1.0)
     penalty_p, rise_p = _level(usual, steep), _level(usual, rising)
-    asked = penalty_p < SIZE, rise_p < SIZE
-    best = {
-        (False, False): usual,
-        (True, False): steep,
-        (False, True): rising,
-        (True, True): None,
-    }[asked] or Fit.of(points, low=-2.0, high=1.0)
-    near = [
-        fit
-        for fit, p, chosen in ((steep, penalty_p, asked[0]), (rising, rise_p, asked[1]))
-        if not chosen and p < NEARLY
-    ]
-    return Fits(best=best, near=tuple(near), penalty_p=penalty_p, rise_p=rise_p)
+    best, near = usual, [(steep, penalty_p), (rising, rise_p)]
+    if penalty_p < SIZE or rise_p < SIZE:
+        # Of one end that bends away the other is told better.
+        best = steep if penalty_p <= rise_p else rising
+        both = Fit.of(points, low=-2.0, high=1.0)
+        other_p = _level(best, both)
+        if best is steep:
+            rise_p = other_p
+        else:
+            penalty_p = other_p
+        best, near = (both, []) if other_p < SIZE else (best, [(both, other_p)])
+    nearly = tuple(fit for fit, p in near if p < NEARLY)
+    return Fits(best=best, near=nearly, penalty_p=penalty_p, rise_p=rise_p)
 
 
 def _level(narrow: Fit, wide: Fit) -> float:

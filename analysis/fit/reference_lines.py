@@ -54,9 +54,8 @@ def perfect_examples(curve: Curve, regimes: Regimes | None) -> float | None:
     """
     if regimes is None:
         return None
-    best = regimes.best_batch_size
-    if best is not None and best.value is not None:
-        return float(best.value * regimes.steps([best.value])[0])
+    if regimes.best_batch_size is not None and regimes.min_examples.value is not None:
+        return regimes.min_examples.value
     until = regimes.perfect_scaling_until
     end = until.value if until.value is not None else until.low
     if end is None:

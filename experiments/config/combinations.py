@@ -253,26 +253,28 @@ def _with_baselines(file: ExperimentFile, combinations: Sequence[Combination]) -
     Raises:
         ExperimentError: there is no baseline, or it has such a length itself; with the place.
     """
-    first: dict[str, Combination] = {}
+    searches: dict[str, list[Combination]] = {}  # of each baseline, which precede the others
     result = []
     for combination in combinations:
-        baseline = first.setdefault(repr(combination.swept), combination)
+        baseline = searches.setdefault(repr(combination.swept), [])
+        if not baseline or combination.replicate:
+            baseline.append(combination)
         if not mentions(_lengths(combination)):
             result.append(combination)
             continue
         path, text = _place(file, combination)
-        if file.design == "product":
+        if not file.parsed_design.alone:
             message = f"{text!r} is of the baseline's steps to target, and there is no baseline"
             hint = "design: one_factor makes one of the first value of each factor"
             raise file.error(path, message, hint)
-        if combination is baseline:
+        if combination in baseline:
             message = f"{text!r} is of the baseline's steps to target, and the baseline has it"
             hint = (
                 "the first value of each factor makes the baseline: give it in another one; in "
                 "search, below the name of another schedule"
             )
             raise file.error(path, message, hint)
-        result.append(replace(combination, baseline=(baseline,)))
+        result.append(replace(combination, baseline=tuple(baseline)))
     return result
 
 

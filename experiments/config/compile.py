@@ -31,7 +31,7 @@ from experiments.config.combinations import Combination, at_steps, combinations
 from experiments.config.grid import BESIDE
 from experiments.config.schema import ExperimentFile
 from experiments.config.study_plan import StudyPlan
-from experiments.config.technique_checks import check_workload
+from experiments.config.technique_checks import check_ghost_batch, check_workload
 from experiments.config.tuning import Search
 from experiments.config.yaml_lines import Places
 from experiments.factors.of_target import in_text
@@ -178,20 +178,12 @@ class Experiment(ExperimentFile):
         known: BaselineSteps,
     ) -> StudyPlan:
         budget_steps = budget_in_steps(self, batch_size, train_size, combination.workload)
-        ghost = combination.technique.get("ghost_batch")
-        if ghost is not None and batch_size % int(ghost):
-            raise self.error(
-                self.path_of("ghost_batch"),
-                f"ghost_batch {ghost} does not divide batch size {batch_size}",
-                "set a divisor, or leave that batch size out",
-            )
+        check_ghost_batch(self, combination, batch_size)
         check_tokens(self, combination)
         check_rule(self, combination, batch_size)
         written, to_target = combination, None
-        baseline = [
-            self._plan(each, batch_size, train_size, source, known).study
-            for each in combination.baseline
-        ]
+        searches = combination.baseline
+        baseline = [self._plan(c, batch_size, train_size, source, known).study for c in searches]
         if baseline and (to_target := known(baseline[0].id)) is not None:
             combination = at_steps(self, combination, baseline[0], to_target)
         ramp = ramp_of(self, combination, batch_size, budget_steps, train_size)
@@ -310,11 +302,7 @@ class Experiment(ExperimentFile):
         return identity.study_id(self._identity(each, size, source, ramp, steps))
 
     def _search_id(
-        self,
-        combination: Combination,
-        budget_steps: int,
-        to_target: int | None,
-        points_of: str | None,
+        self, combination: Combination, budget_steps: int, to_target: int | None, like: str | None
     ) -> str:
         """The description of a search without its seed: all that decides which points its table
         holds.
@@ -325,14 +313,14 @@ class Experiment(ExperimentFile):
         method = search.METHODS[self.search_method]
         described: dict[str, Any] = {
             "method": method.name,
-            "space": {name: dimension.notation() for name, dimension in combination.space.items()},
+            "space": {name: each.notation() for name, each in combination.space.items()},
             "fixed": dict(combination.fixed),
             "points": list(combination.points),
         }
         if method.rounds_up:
             described["trials"] = self._trials(combination)
-        if points_of is not None:
-            described["points_of"] = points_of
+        if like is not None:
+            described["points_of"] = like
         if combination.rule is not None:
             described["rule"] = str(combination.rule)
         if combination.baseline:

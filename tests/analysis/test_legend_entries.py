@@ -13,7 +13,7 @@ from matplotlib.legend import Legend
 
 from analysis import Curve, Point, figures
 from analysis.curves.estimators import MEDIAN
-from analysis.curves.points import Repeats
+from analysis.curves.runs import Repeats
 from tests.analysis.legible import faults
 from tests.marks import quick
 

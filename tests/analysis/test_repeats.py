@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis import curves
-from analysis.curves.points import Repeats
+from analysis.curves.runs import Repeats
 from analysis.curves.search_points import repeats_note
 
 Make = Callable[..., pd.DataFrame]

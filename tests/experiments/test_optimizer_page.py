@@ -16,7 +16,7 @@ UNSAID = {"beta1": 0.9, "beta2": 0.999, "momentum": 0}
 
 def rows() -> dict[str, str]:
     """The cell of arguments of each optimizer."""
-    cells = {}
+    cells: dict[str, str] = {}
     for line in PAGE.read_text(encoding="utf-8").splitlines():
         first, _, rest = line.removeprefix("| ").partition(" | ")
         names = re.findall(r"`([\w-]+)`", first)

@@ -18,7 +18,8 @@ from matplotlib.patheffects import withStroke
 from analysis.curves.curve import Curve
 from analysis.curves.edges import Edge
 from analysis.curves.estimators import MEDIAN
-from analysis.curves.points import Point, Repeats
+from analysis.curves.points import Point
+from analysis.curves.runs import Repeats
 from analysis.figures.drawing import error_bars
 from analysis.figures.drawing.colours import faint, grey, ground, ink, tint
 from analysis.figures.drawing.legends import entry
