@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from analysis.curves.curve import Curve, is_baseline
-from analysis.fit.convex import Array, Points
+from analysis.fit.convex import Array
 from analysis.fit.interval import QUANTITIES, Interval
 from analysis.fit.locate import Located, locate
 from analysis.fit.regimes import Regimes
@@ -128,10 +128,7 @@ class Pair:
         if any(mask.sum() < 3 for mask in inside):
             return cls(first=first, second=second, fits=None)
         fits = [
-            locate(
-                Points(x=each.x[mask], y=each.y[mask], variance=each.variance[mask]),
-                tolerance=first.tolerance,
-            )
+            locate(each.take(mask), tolerance=first.tolerance)
             for each, mask in zip(points, inside, strict=True)
         ]
         return cls(first=first, second=second, fits=(fits[0], fits[1]))

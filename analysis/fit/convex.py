@@ -57,20 +57,30 @@ class Points:
     y: Array
     variance: Array
     """What is known of each point's variance from other sources than the curve; 0: nothing."""
+    unknown: float = 0.0
+    """What is assumed of a further variance that all points have, for their weights alone."""
 
     @cached_property
     def weights(self) -> Array:
-        """Of the squares: inverse to the known variances, where there are any; (n,)."""
-        if not (self.variance > 0).all():
+        """Of the squares: inverse to the variances, where there are any, with the mean 1; (n,)."""
+        whole = self.variance + self.unknown
+        if not (whole > 0).all():
             return np.ones_like(self.x)
-        return self.floor / self.variance
+        return np.asarray((1 / whole) / (1 / whole).mean())
 
     @cached_property
     def floor(self) -> float:
         """The variance of a point of weight 1, as far as it is known."""
-        if not (self.variance > 0).all():
-            return float(self.variance.mean())
-        return float(1 / (1 / self.variance).mean())
+        return float((self.weights * self.variance).mean())
+
+    def take(self, places: NDArray[np.bool_]) -> Points:
+        """Some of the points."""
+        return Points(
+            x=self.x[places],
+            y=self.y[places],
+            variance=self.variance[places],
+            unknown=self.unknown,
+        )
 
     @property
     def span(self) -> tuple[float, float]:

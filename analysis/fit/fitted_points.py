@@ -20,7 +20,7 @@ import numpy as np
 from analysis.curves.curve import Curve
 from analysis.curves.estimators import BEST_OF_10, MINIMUM
 from analysis.curves.points import Point
-from analysis.fit.convex import Array, Points
+from analysis.fit.convex import PRIOR_NOISE, Array, Points
 
 RATIO = {1: 12.0, 2: 12.0, 3: 8.0}
 """log² X(4)/X(1) over the variance of log X(1) of a search in so many dimensions. Simulated: 35,
@@ -41,7 +41,10 @@ def fitted_points(curve: Curve) -> Points:
     x = np.log([float(point.batch_size) for point in used])
     y = np.array([float(np.log(point.middles).mean()) for point in used])
     further = np.array([_bracket(point) + (point.relative_error or 0.0) ** 2 for point in used])
-    return Points(x=x, y=y, variance=_luck(curve, used, x) + further)
+    luck = _luck(curve, used, x)
+    # Where nothing is known of the luck, a point must not weigh as if its bracket were all.
+    unknown = 0.0 if luck.any() else PRIOR_NOISE**2
+    return Points(x=x, y=y, variance=luck + further, unknown=unknown)
 
 
 def _bracket(point: Point) -> float:
