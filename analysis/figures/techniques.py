@@ -31,7 +31,7 @@ _PANEL = 1.15
 _TITLES = {
     "critical_batch_size": "critical batch size",
     "perfect_scaling_until": "perfect until",
-    "min_steps": "plateau steps",
+    "min_steps": "least steps",
     "min_examples": "fewest {}",
 }
 _WIDEST = 30.0

@@ -26,7 +26,7 @@ from results.errors import nearest as nearest_name
 RATIOS = {
     "critical_batch_size": "critical batch size",
     "perfect_scaling_until": "perfect scaling until",
-    "min_steps": "steps at the plateau",
+    "min_steps": "least steps",
     "min_examples": "fewest examples",
 }
 """The quantities that are compared, with their names in sentences and figures."""
@@ -62,6 +62,8 @@ class Row:
     ratios: Mapping[str, Ratio]
     level: float
     notes: tuple[str, ...]
+    steps: Mapping[int, Interval] = field(default_factory=dict)
+    """Ratio of the fitted steps at each batch size that both curves have."""
     active: Active = field(default_factory=lambda: Active(share=None))
     """In how many of its best trials it acted before they reached the target."""
 
@@ -80,12 +82,23 @@ class Row:
             if ratio.differs(self.level)
         ]
         if clear:
-            return f"{self.name} over {self.baseline}: {', '.join(clear)}"
+            return f"{self.name} over {self.baseline}: {', '.join(clear)}{self._at_ends}"
         least = min(
             (ratio.corrected for ratio in self.ratios.values() if ratio.corrected is not None),
             default=None,
         )
         return f"{self.name} cannot be distinguished from {self.baseline} (least p {p_text(least)})"
+
+    @property
+    def _at_ends(self) -> str:
+        """The ratio of steps at the smallest and the largest common batch size."""
+        if not self.steps:
+            return ""
+        first, last = min(self.steps), max(self.steps)
+        return (
+            f"; steps {ratio_text(self.steps[first])} at batch size {first:,}, "
+            f"{ratio_text(self.steps[last])} at {last:,}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """As ``techniques --json`` prints it."""
@@ -97,6 +110,9 @@ class Row:
             "active": self.active.share,
             "tested": self.active.tested,
             "ratios": {name: ratio.to_dict() for name, ratio in self.ratios.items()},
+            "steps": [
+                {"batch_size": size, **ratio.to_dict()} for size, ratio in self.steps.items()
+            ],
             "level": self.level,
             "sentence": self.sentence,
             "notes": list(self.notes),
@@ -186,6 +202,7 @@ def table(
         row = Row(
             name=difference(curve, base, factors), curve=curve, baseline=base_name, ratios=ratios,
             level=level, notes=tuple(notes), active=acted,
+            steps={} if comparison is None else comparison.steps,
         )  # fmt: skip
         rows.append(row)
         if acted.tested:

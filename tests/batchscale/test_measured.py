@@ -124,7 +124,7 @@ def test_a_published_claim_has_each_ratio_with_its_interval_and_a_verdict(
         title="Harder", claim="A claim.", source="own", where="known", expected=(expected,)
     )
     assert (
-        "\nOf the claim:\n\n- It is harder (steps at the plateau, expected above 1): "
+        "\nOf the claim:\n\n- It is harder (least steps, expected above 1): "
         "prune 0.5 2.0 [1.5, 2.7], p 0.012: *agrees*; prune 0.8 0.93 [0.62, 1.4], p 1: "
         "*not tested*.\n"
     ) in page.renewed("# Techniques\n", [claim])
