@@ -27,14 +27,14 @@ def test_the_true_ratios() -> None:
 
 
 def test_what_was_counted_is_within_what_is_claimed() -> None:
-    """False claims at most 10 %, intervals that cover about 90 %, power for a ratio of 2."""
+    """False claims at most 10 %, intervals that cover 90 % about or more, power for a ratio of 2."""
     counts = kept("techniques")
     tables = counts["tables"].sum()
     # One-sided, at three deviations of a share of 10 %.
     assert counts["false"].sum() / tables < 0.1 + 3 * np.sqrt(0.09 / tables)
     for name in true_ratios("equal"):
         covered = counts[f"{name}_covered"].sum() / (techniques.TECHNIQUES * tables)
-        assert 0.8 < covered < 0.98, name
+        assert covered > 0.85, name
     double = counts[(counts["kind"] == "double") & (counts["noise"] == counts["noise"].min())]
     assert (double["critical_batch_size_clear"] > 0.8 * double["tables"]).all()
 
