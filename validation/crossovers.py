@@ -23,7 +23,7 @@ from validation.tally import LEVEL, named, run
 NOISES = (0.02, 0.05, 0.10)
 KINDS = ("identical", "parallel", "crossing", "quadratic", "touching")
 CROSS = ("crossing", "quadratic")
-CURVES = 100
+CURVES = 200
 REPLICATES = 200
 SEED = 2032
 PLACES = 97

@@ -27,7 +27,7 @@ def test_the_true_ratios() -> None:
 
 
 def test_what_was_counted_is_within_what_is_claimed() -> None:
-    """False claims at most 10 %, intervals that cover 90 % about or more, power for a ratio of 2."""
+    """False claims at most 10 %, intervals that cover, and power for a ratio of 2."""
     counts = kept("techniques")
     tables = counts["tables"].sum()
     # One-sided, at three deviations of a share of 10 %.
