@@ -65,6 +65,7 @@ def equal(deviation: float, **fields: float) -> Noise:
 
 
 NOISES: Mapping[str, Noise] = {
+    "1 %": equal(0.01),
     "2 %": equal(0.02),
     "5 %": equal(0.05),
     "10 %": equal(0.10),
@@ -76,6 +77,7 @@ NOISES: Mapping[str, Noise] = {
     "neighbours": equal(0.05, correlation=0.7),
     "neighbours, known": equal(0.05, correlation=0.7, known=True),
     "heavy tails": equal(0.05, freedom=3.0),
+    "20 steps": equal(0.02, whole=20),
     "12 steps": equal(0.02, whole=12),
     "6 steps": equal(0.02, whole=6),
 }
@@ -326,7 +328,7 @@ knee; two corners; SGD on the noisy quadratic model, exactly; small-batch penalt
 Noise is equal (single runs of unknown noise, or three *repeats*); falling from 20 to 3 % over the
 batch sizes; correlated by 0.7 between *neighbours* (5 %; *known*: with its variance, as of a
 search); *heavy tails* of Student's t with 3 degrees of freedom (5 %); whole steps, the fewest of a
-curve 12 or 6, with their bracket. Designs: *twelve* and *eight* doublings, *four* batch sizes a
+curve 20, 12 or 6, with their bracket. Designs: *twelve* and *eight* doublings, *four* batch sizes a
 factor 4 apart.
 
 The tested range is the truth: the least S and E over it, and where they are left within the

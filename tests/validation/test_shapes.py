@@ -26,7 +26,7 @@ from validation.true_shapes import PENALIZED, RISING, SHAPES
 LOG2 = math.log(2.0)
 ENDS = (0.0, 11 * LOG2)
 REPEATED = ("5 %, repeats", "10 %, repeats")
-SMALL = ("2 %", "5 %")
+SMALL = ("1 %", "2 %", "5 %")
 
 
 def assert_same(again: Mapping[str, object], row: Mapping[str, object]) -> None:
