@@ -172,6 +172,6 @@ doublings of the batch size, knees of bend 1 at batch size 40. In *equal* tables
 batch size is 1.90 times, and its least steps are 1.04 times the plain ones. In per cent: tables
 with any false claim at p ≤ 0.1, corrected for their twenty ratios by Holm's method, and
 uncorrected; 90 % intervals of the ratios that contain the true one; and the *double* tables that
-claim, after the correction, that the first technique differs. `python -m validation techniques
---tables N` makes N tables of each kind.
+claim, after the correction, that the first technique differs.
+`python -m validation techniques --tables N` makes N tables of each kind.
 """
