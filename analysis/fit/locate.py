@@ -123,7 +123,7 @@ class LinearProfile:
 
 
 @dataclass(eq=False)
-class Crossing:
+class PlaceProfile:
     """Of a batch size at which a linear quantity of the curve there passes a given value: those at
     which it is not rejected that it does."""
 
@@ -131,7 +131,7 @@ class Crossing:
     at: float
     """Where it does on the fitted curve."""
     where: Array
-    """Log batch sizes that are tried, ascending."""
+    """Log batch sizes at which it is tested, ascending."""
     there: Callable[[float], Linear]
     passes: float
 
@@ -284,7 +284,7 @@ def _profiles(fit: Fit, over: float) -> dict[str, Profile]:
     steps = np.array([fit.log_steps(x) for x in grid]) - fit.at(least_steps)
     until = float(grid[np.flatnonzero(examples <= over)[-1]])
     begins = float(grid[np.flatnonzero(steps <= over)[0]])
-    tried = grid[::2]
+    places = grid[::2]
     x = fit.points.x
 
     def slope(a: float, b: float) -> Linear:
@@ -300,12 +300,12 @@ def _profiles(fit: Fit, over: float) -> dict[str, Profile]:
     half = float(grid[above[0]]) if len(above) else last
     bounds = family.low, family.high
     return {
-        "perfect_scaling_until": Crossing(
-            fit, until, tried[tried >= cheap - 1e-9],
+        "perfect_scaling_until": PlaceProfile(
+            fit, until, places[places >= cheap - 1e-9],
             lambda at: family.log_examples(at) - least_examples, over,
         ),
-        "maximal_parallelism_from": Crossing(
-            fit, begins, tried[tried <= quick + 1e-9],
+        "maximal_parallelism_from": PlaceProfile(
+            fit, begins, places[places <= quick + 1e-9],
             lambda at: family.log_steps(at) - least_steps, over,
         ),
         "critical_batch_size": LinearProfile(
@@ -313,8 +313,8 @@ def _profiles(fit: Fit, over: float) -> dict[str, Profile]:
         ),
         "min_steps": LinearProfile(fit, least_steps),
         "min_examples": LinearProfile(fit, least_examples),
-        "best_batch_size": Crossing(fit, cheap, tried[1:-1], slope_at, -1.0),
+        "best_batch_size": PlaceProfile(fit, cheap, places[1:-1], slope_at, -1.0),
         "slope_first": LinearProfile(fit, slope(x[0], x[1]), bounds),
         "slope_last": LinearProfile(fit, slope(x[-2], x[-1]), bounds),
-        "slope_half": Crossing(fit, half, tried, slope_at, -0.5),
+        "slope_half": PlaceProfile(fit, half, places, slope_at, -0.5),
     }  # fmt: skip

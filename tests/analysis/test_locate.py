@@ -16,7 +16,7 @@ from analysis.figure_data import FigureData, Query
 from analysis.fit.convex import Fit, Points
 from analysis.fit.interval import BATCH_SIZES, QUANTITIES
 from analysis.fit.knee import log_steps, theta
-from analysis.fit.locate import Crossing, LinearProfile, Located
+from analysis.fit.locate import LinearProfile, Located, PlaceProfile
 from analysis.formatting import interval
 from analysis.techniques.p_values import LEVELS
 from tests.analysis.true_curves import (
@@ -324,7 +324,7 @@ def test_ends_of_a_crossing_are_where_it_is_rejected(level: float) -> None:
     fine = np.linspace(X[0], X[-1], 12 * 11 * 4 + 1)
     kept = [x for x in fine if not rejected(x)]
     crossing = found.profiles["maximal_parallelism_from"][0]
-    assert isinstance(crossing, Crossing)
+    assert isinstance(crossing, PlaceProfile)
     low, high = crossing.ends(level)
     spacing = crossing.where[1] - crossing.where[0]
     assert low == pytest.approx(kept[0], abs=spacing)

@@ -260,21 +260,21 @@ def strips(
 
 def _slopes(ax: Axes, fit: Regimes, row: float, *, named: bool) -> None:
     """The slopes at the strip's ends, where no interval is drawn: below the critical batch size's
-    at the left, above it at the right. ``named``: with the word."""
+    at the left, above it at the right. ``named``: with its name."""
     first, last = np.log(fit.fitted_over)
     low, high = fit.maximal_parallelism_from.low, fit.perfect_scaling_until.high
     taken = _SLOPE * (last - first)
     if low is not None and np.log(low) > first + taken:
-        word = "slope " if named else ""
-        _slope(ax, fit.slopes["first"], fit.fitted_over[0], row - 0.25, "left", word)
+        name = "slope " if named else ""
+        _slope(ax, fit.slopes["first"], fit.fitted_over[0], row - 0.25, "left", name)
     if high is not None and np.log(high) < last - taken:
         _slope(ax, fit.slopes["last"], fit.fitted_over[1], row + 0.25, "right", "")
 
 
-def _slope(ax: Axes, slope: Interval, at: float, y: float, side: str, word: str) -> None:
+def _slope(ax: Axes, slope: Interval, at: float, y: float, side: str, name: str) -> None:
     if slope.value is not None:
         halo = withStroke(linewidth=stroke(1.6), foreground=ground())
-        text = ax.text(at, y, f" {word}{slope.value + 0.0:.2f} ", ha=side, va="center",
+        text = ax.text(at, y, f" {name}{slope.value + 0.0:.2f} ", ha=side, va="center",
                        fontsize="xx-small", zorder=8)  # fmt: skip
         text.set_path_effects([halo])
 
