@@ -344,9 +344,7 @@ _REASONS = """Why: of single runs nothing but the scatter about the curve says h
 and few points leave little of it (10 % at four batch sizes, 20 %); single runs that scatter by 20 %
 at one end and by 3 % at the other are weighed alike (repeats, or the trials of a search, give
 weights); what neighbours have in common looks like a bend of the curve; four batch sizes have no
-test for a penalty, and are fitted as if there were none. Of whole steps nothing but the bracket is
-known, so that points of many steps weigh as if they were exact: intervals are wide, and mostly
-bounds.
+test for a penalty, and are fitted as if there were none.
 """
 
 _FLAGS = """Small-batch penalties and rises that are flagged, in per cent, of shapes without (5 % at

@@ -98,7 +98,6 @@ class Runs:
         """The columns of ``trials``, in their order."""
         numbers = partial(numeric, trials)
         # Frames that were made before there was such a column.
-        unread = np.full(len(trials), np.nan)
         status, reason = (trials[name].to_numpy(object) for name in ("status", "stop_reason"))
         diverged = status == "INFEASIBLE"
         dominated = (status == "INCOMPLETE") & (reason == "dominated")
@@ -106,7 +105,7 @@ class Runs:
             rows=Columns(trials),
             steps=numbers("steps_to_target"),
             last_miss=numbers("last_miss"),
-            relative_error=numbers("relative_error") if "relative_error" in trials else unread,
+            relative_error=numbers("relative_error"),
             refined=numbers("refined_steps"),
             refined_last_miss=numbers("refined_last_miss"),
             steps_run=numbers("steps_run"),
@@ -157,7 +156,9 @@ class Runs:
 
 
 def numeric(trials: pd.DataFrame, name: str) -> NDArray[np.float64]:
-    """A column as floats, NaN for any null; (n,)."""
+    """A column as floats, NaN for any null, and where there is no such column; (n,)."""
+    if name not in trials:
+        return np.full(len(trials), np.nan)
     column: NDArray[np.float64] = pd.to_numeric(trials[name]).to_numpy(float, na_value=np.nan)
     return column
 

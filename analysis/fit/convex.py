@@ -114,11 +114,14 @@ class Family:
         # A knot at the first batch size is a slope of `high` from there on, one beyond the last
         # a slope of `low` throughout.
         self.knots = np.concatenate([*between, x[-1:]])
-        self.design = np.vstack([self._row(each) for each in x])
+        self._rows: dict[float, Array] = {}
+        self.design = np.vstack([self._row(float(each)) for each in x])
 
     def _row(self, x: float) -> Array:
-        falls = (self.high - self.low) * np.minimum(x - self.x[0], self.knots - self.x[0])
-        return np.concatenate([[1.0, -1.0], -falls])
+        if x not in self._rows:
+            falls = (self.high - self.low) * np.minimum(x - self.x[0], self.knots - self.x[0])
+            self._rows[x] = np.concatenate([[1.0, -1.0], -falls])
+        return self._rows[x]
 
     def log_steps(self, x: float) -> Linear:
         """log S at log batch size ``x``."""

@@ -64,9 +64,7 @@ def test_the_module_engine_is_chosen_and_listed(name: str) -> None:
     assert choose(StudyContext.load(of), pack) == "module"
     other = StudyContext.load(study(optimizer="adamw", batch_size=8))
     assert preferred(other, pack[0]) == "stacked"
-    assert listed("optimizers")[name].endswith(
-        "; trains by the module engine: no gain from stacking"
-    )
+    assert "; trains by the module engine: no gain from stacking" in listed("optimizers")[name]
     assert "module engine" not in listed("optimizers")["muon"]
     mixed = optimizers.get(f'{{"*.weight": {name}, "*": adamw}}')
     assert not mixed.stacks

@@ -138,7 +138,7 @@ def test_a_part_renews_its_own_section(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["shaps"], "unknown part 'shaps'; known: shapes, searches, crossovers"),
+        (["shaps"], "unknown part 'shaps'; known: shapes, searches, limits"),
         (["--processes", "0"], "--processes 0 is below 1"),
     ],
 )
