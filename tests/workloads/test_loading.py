@@ -192,9 +192,55 @@ def test_no_target_is_an_error() -> None:
 
 
 def test_what_the_users_file_raises_passes_unchanged(write) -> None:
-    folder = write("1 / 0\n")
+    folder = write("1 / 0\nMyModel = None\n")
     with pytest.raises(ZeroDivisionError):
         load("my_model.py:MyModel", base=folder)
     assert not [m for m in sys.modules.values() if str(folder) in str(getattr(m, "__file__", ""))]
     write()
     assert load("my_model.py:MyModel", base=folder)
+
+
+SCRIPT = """
+    import argparse
+    from pathlib import Path
+    import torch
+
+    class Net(torch.nn.Linear): ...
+
+    Path(__file__).with_name("ran").touch()
+    argparse.ArgumentParser().parse_args(["--unknown"])
+"""
+
+
+@pytest.mark.parametrize("spec", ["train.py", "train.py:MyModel"])
+def test_a_script_without_the_workload_is_not_run(write, spec) -> None:
+    folder = write(SCRIPT, "train.py")
+    words = "it is a script, and was not run" if spec == "train.py" else "has no class 'MyModel'"
+    with pytest.raises(WorkloadError, match=words):
+        load(spec, base=folder)
+    assert not (folder / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "from batchscale import Classification as Base",
+        "import batchscale as bs\nBase = bs.Classification",
+        "from base import Base",
+        "import workloads\nBase = workloads.Classification",
+    ],
+)
+def test_a_workload_is_known_by_what_it_derives_from(write, head) -> None:
+    write("from batchscale import Classification\nclass Base(Classification): ...\n", "base.py")
+    text = (
+        textwrap.dedent(FILE)
+        .replace("(Classification)", "(Base)")
+        .replace("from workloads import Classification", head)
+    )
+    folder = write(text)
+    assert type(load("my_model.py", base=folder)).__name__ == "MyModel"
+
+
+def test_a_class_that_is_made_in_another_way_is_loaded_by_its_name(write) -> None:
+    folder = write(textwrap.dedent(FILE) + "globals()['Other'] = MyModel\n")
+    assert type(load("my_model.py:Other", base=folder)).__name__ == "MyModel"

@@ -155,7 +155,8 @@ def test_a_call_inside_a_function_of_the_file(folder: Callable[..., Path]) -> No
 
 
 def test_no_workload_above_the_call(folder: Callable[..., Path]) -> None:
-    file = folder("a", text="import batchscale as bs\nbs.sweep('no-such')\n")
+    text = "import batchscale as bs\nbs.sweep('no-such')\nclass Mine(bs.Workload): ...\n"
+    file = folder("a", text=text)
     with pytest.raises(WorkloadError, match="holds 0 workloads above line 2, where it calls sweep"):
         load("work.py", base=file.parent)
 

@@ -12,6 +12,7 @@ from workloads import registry
 from workloads.base import Workload
 from workloads.checks import check_target
 from workloads.errors import WorkloadError, nearest
+from workloads.user_code.definitions import defined_names, possible_workloads
 from workloads.user_code.import_stop import missing, stopped
 from workloads.user_code.user_files import find_file, import_file
 
@@ -77,6 +78,7 @@ def _find(spec: str, base: Path) -> type:
         name = Path(path).name
         hint = nearest(name, siblings) if siblings else "a path is relative to its experiment file"
         raise WorkloadError(f"no file {path!r} in {base.resolve()}", hint=hint)
+    _check_defined(file, path, name)
     module = import_file(file)
     classes = {
         key: value
@@ -101,3 +103,19 @@ def _find(spec: str, base: Path) -> type:
     if not (isinstance(cls, type) and issubclass(cls, Workload)):
         raise WorkloadError(f"{name!r} in {path} is not a workload", hint=_DERIVE)
     return cls
+
+
+def _check_defined(file: Path, path: str, name: str) -> None:
+    """Refuse a file that does not define the workload before anything of it is run."""
+    if name:
+        names = defined_names(file)
+        if names is not None and name not in names:
+            raise WorkloadError(f"{path} has no class {name!r}", hint=nearest(name, names))
+        return
+    possible = possible_workloads(file)
+    if possible is not None and not possible:
+        raise WorkloadError(
+            f"{path} defines no workload: it is a script, and was not run",
+            hint=f"a workload is a class of batchscale's; batchscale new FILE.py writes one, and "
+            f"{path}:CLASS names one that is made in another way",
+        )
