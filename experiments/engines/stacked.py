@@ -8,7 +8,7 @@ pack it is in.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -336,14 +336,24 @@ class StackedEngine(Engine):
         self.techniques.restore(row, state.get("techniques", {}))
 
     def weights(self, row: int) -> dict[str, Tensor]:
-        named = {name: view[row].clone() for name, view in self.stack.views.items()}
-        return {**{k: v.clone() for k, v in self.base.named_buffers()}, **named}
+        return self._state_dict({name: view[row] for name, view in self.stack.views.items()})
 
     @torch.no_grad()
     def measured(self, row: int) -> dict[str, Tensor]:
         where = torch.tensor([row], device=self.context.device)
         views = self.techniques.evaluated(where, self.update.evaluated(where))
-        return {**self.weights(row), **{name: view[0].clone() for name, view in views.items()}}
+        trained = {name: view[row] for name, view in self.stack.views.items()}
+        return self._state_dict({**trained, **{name: view[0] for name, view in views.items()}})
+
+    def _state_dict(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """One model's state as the module itself has it: with its buffers, and tied parameters
+        under each of their names."""
+        first = {id(p): name for name, p in self.base.named_parameters()}
+        every = self.base.named_parameters(remove_duplicate=False)
+        named = {name: parameters[first[id(p)]] for name, p in every}
+        return {
+            name: named.get(name, value).clone() for name, value in self.base.state_dict().items()
+        }
 
     def state(self) -> dict[str, Any]:
         values = {

@@ -18,6 +18,7 @@ from experiments.optimizers.schedule_free import averages, evaluated_weights
 from experiments.plan import WorkloadRef
 from experiments.search.domains import DOMAINS, domain_of
 from tests.problems import STACKABLE, engine, largest_difference, study, trials
+from workloads import load as load_workload
 
 AVERAGING = ["schedule-free-sgd", "schedule-free-adamw"]
 KINDS = ["module", "stacked"]
@@ -62,6 +63,49 @@ def test_each_optimizer_trains_with_each_schedule(optimizer: str, schedule: str)
         assert (factors(1) == 1) == (moved == 0)
     else:
         assert (factors(0) == factors(1) == 1) == (moved == 0)
+
+
+TIED = """
+import torch
+from workloads import Classification
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)
+        self.second.weight = self.first.weight
+        self.register_buffer("scale", torch.ones(1))
+        self.register_buffer("passing", torch.ones(1), persistent=False)
+
+    def forward(self, x):
+        return self.second(self.first(x).relu())[:, :10] * self.scale
+
+class Tied(Classification):
+    target = "validation_error < 0.04"
+
+    def data(self):
+        from workloads.digits import splits
+        return splits()
+
+    def model(self):
+        return Net()
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_are_a_whole_state_of_the_model(kind: str, tmp_path: Path) -> None:
+    """Tied parameters under each of their names, so that what ``--save`` writes can be loaded."""
+    (tmp_path / "tied.py").write_text(TIED)
+    ref = WorkloadRef(spec="tied.py:Tied", base=str(tmp_path))
+    of = study(workload=ref, precision="float64", technique={"ema": 0.5})
+    trained = engine(kind, of, trials(of, 2))
+    trained.advance(2)
+    model = load_workload(ref.spec, base=tmp_path).model().double()
+    for state in (trained.weights(1), trained.measured(1)):
+        assert list(state) == list(model.state_dict())
+        assert {"first.weight", "second.weight"} < state.keys()
+        model.load_state_dict(state)
+        assert torch.equal(state["first.weight"], model.second.weight)
 
 
 @pytest.mark.parametrize("name", optimizers.names())
