@@ -43,6 +43,7 @@ def trial(
     engine: str = "module",
     seed: int = 0,
     device: str | None = None,
+    threads: int = 1,
     save: str | Path | None = None,
     on_measure: OnMeasure | None = None,
     **metaparameters: Any,
@@ -52,6 +53,8 @@ def trial(
     Args:
         workload: a name, ``file.py:Class``, or the class.
         budget: as in an experiment file; its default unless given.
+        threads: of the processor. Workers of a sweep have one each, and a trial has the same bits
+            with as many; more are slower than one where others use the processors too.
         save: a ``.safetensors`` file for the weights that the last evaluation measured.
         schedule: a name, ``file.py:Class``, or the class.
         technique: a name, or names with their arguments: ``{"clip": 1.0, "ema": 0.99}``.
@@ -93,7 +96,7 @@ def trial(
         )
     fixed = {**plan.fixed, **{name: defaults[name] for name in plan.space}}
     (point,) = replace(plan, space={}, fixed=fixed).trials(0, 1)
-    return _run(plan.study, point, engine, device, save, on_measure)
+    return _run(plan.study, point, engine, device, threads, save, on_measure)
 
 
 def rerun(
@@ -101,6 +104,7 @@ def rerun(
     *,
     results: str | Path | None = None,
     device: str | None = None,
+    threads: int = 1,
     save: str | Path | None = None,
     trust: bool = False,
     on_measure: OnMeasure | None = None,
@@ -110,6 +114,7 @@ def rerun(
     Args:
         trial: its id, or the first digits of it.
         results: where it is recorded; the default results folder unless given.
+        threads: as in `batchscale.trial`.
         save: a ``.safetensors`` file for the weights that the last evaluation measured.
         trust: run the Python files that the record names, whoever wrote it. Those that the default
             results folder names are run without.
@@ -138,7 +143,8 @@ def rerun(
     )
     with nullcontext() if trust or _is_default(opened) else code_refused():
         try:
-            run = _run(_study(opened, row), point, row["engine"], device, save, on_measure)
+            study = _study(opened, row)
+            run = _run(study, point, row["engine"], device, threads, save, on_measure)
         except RefusedCodeError as refused:
             raise _untrusted(opened, row, str(refused)) from None
     column = row["target_metric"]
@@ -269,27 +275,32 @@ def _run(
     trial: Trial,
     engine: str,
     device: str | None,
+    threads: int,
     save: str | Path | None,
     on_measure: OnMeasure | None,
 ) -> TrialRun:
     from experiments.errors import nearest
     from experiments.training.pack_training import Training
+    from experiments.training.threads import threads as on_threads
 
     path, kinds = _savable(save), ("module", "stacked", "auto")
     if engine not in kinds:
         raise CommandError(f"unknown engine {engine!r}", hint=nearest(engine, kinds))
     pack = Pack(id=f"trial-{trial.id}", study=study, trials=(trial,), engine=engine)  # type: ignore[arg-type]
-    training = Training(pack, device=pick_device(device), keep_weights=True)
+    if threads < 1:
+        raise CommandError(f"threads {threads} is below 1", hint="one is what workers have")
     evaluations: list[Measurement] = []
     outcomes: list[Outcome] = []
-    for events in training.run():
-        for event in events:
-            if isinstance(event, Outcome):
-                outcomes.append(event)
-                continue
-            evaluations.append(event)
-            if on_measure is not None:
-                on_measure(study, event)
+    with on_threads(threads):
+        training = Training(pack, device=pick_device(device), keep_weights=True)
+        for events in training.run():
+            for event in events:
+                if isinstance(event, Outcome):
+                    outcomes.append(event)
+                    continue
+                evaluations.append(event)
+                if on_measure is not None:
+                    on_measure(study, event)
     run = TrialRun(
         study=study,
         trial=trial,

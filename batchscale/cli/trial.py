@@ -12,6 +12,7 @@ import typer
 
 from batchscale.cli.options import Device, Fmt, Json, Results, assignments, output_format
 from batchscale.output.tables import Format, frame_text, render
+from results.counts import count
 
 if TYPE_CHECKING:
     from batchscale.trials import TrialRun
@@ -77,6 +78,13 @@ def trial(
         ),
     ] = None,
     device: Device = None,
+    threads: Annotated[
+        int,
+        typer.Option(
+            help="Threads of the processor. Workers of a sweep have one each; more are slower if "
+            "others use the processors too."
+        ),
+    ] = 1,
     format: Fmt = "table",
     json: Json = False,
 ) -> int:
@@ -84,13 +92,14 @@ def trial(
     from batchscale import training
     from batchscale.output.errors import CommandError
 
-    output = _TrialOutput(output_format(format, json))
+    output = _TrialOutput(output_format(format, json), threads)
     if from_ is not None:
         if workload is not None:
             raise CommandError("give a WORKLOAD or --from TRIAL_ID, not both")
         run = training.rerun(
-            from_, results=results, device=device, save=save, trust=trust, on_measure=output
-        )
+            from_, results=results, device=device, threads=threads, save=save, trust=trust,
+            on_measure=output,
+        )  # fmt: skip
         return output.end(run)
     if trust:
         raise CommandError("--trust is for --from: a WORKLOAD that you name is run in any case")
@@ -117,6 +126,7 @@ def trial(
         engine=engine,
         seed=seed,
         device=device,
+        threads=threads,
         save=save,
         on_measure=output,
         **given,
@@ -215,8 +225,9 @@ def _findings(findings: Sequence[Finding], format: Format) -> str:
 class _TrialOutput:
     """A trial on the screen: a line each time its step has about doubled, and how it ended."""
 
-    def __init__(self, format: Format) -> None:
+    def __init__(self, format: Format, threads: int) -> None:
         self.format = format
+        self.threads = threads
         self._printed = 0.0
         self._first = ""
 
@@ -238,7 +249,8 @@ class _TrialOutput:
         else:
             print(frame_text(run.measurements, self.format), end="")
         stream = sys.stdout if self.format == "table" else sys.stderr
-        print(run.algorithm, run.verdict, sep="\n", file=stream)
+        algorithm = f"{run.algorithm}; {count(self.threads, 'thread')}"
+        print(algorithm, run.verdict, sep="\n", file=stream)
         return 0 if run.equal else 1
 
     def _print(self, measurement: Measurement) -> None:

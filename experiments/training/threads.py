@@ -27,7 +27,11 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 def use_single_thread() -> None:
     """Compute so on the calling thread from now on: for a process that only trains."""
-    torch.set_num_threads(1)
+    _use(1)
+
+
+def _use(count: int) -> None:
+    torch.set_num_threads(count)
     torch.set_flush_denormal(True)
     _keep_memory()
 
@@ -45,10 +49,17 @@ def _keep_memory() -> None:
 @contextmanager
 def single_thread() -> Iterator[None]:
     """Within, compute so."""
-    threads, flushes = torch.get_num_threads(), not float(torch.tensor([1e-39]).mul_(1))
-    use_single_thread()
+    with threads(1):
+        yield
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Within, compute so on ``count`` threads."""
+    before, flushes = torch.get_num_threads(), not float(torch.tensor([1e-39]).mul_(1))
+    _use(count)
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)
         torch.set_flush_denormal(flushes)

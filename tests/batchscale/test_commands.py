@@ -320,7 +320,7 @@ def test_a_trial_says_the_values_that_it_had(command: Command) -> None:
     answer = command("trial", *given)
     assert answer.status == 0, answer.err
     line = "adamw: learning_rate 0.001, weight_decay 0.01, beta1 0.9, beta2 0.999, epsilon 1e-08"
-    assert answer.out.splitlines()[-2] == line
+    assert answer.out.splitlines()[-2] == f"{line}; 1 thread"
     quiet = command("trial", *given, "--json")
     assert line in quiet.err
     assert json.loads(quiet.out)[-1]["step"] == 9

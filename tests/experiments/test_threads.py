@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 import torch
 
+import batchscale as bs
+from batchscale.output.errors import CommandError
 from experiments.training.threads import single_thread
 
 
@@ -22,3 +27,20 @@ def test_denormal_numbers_are_zero_within_and_only_there() -> None:
         assert _small() == 0
     assert _small() > 0
     assert torch.get_num_threads() == threads
+
+
+def test_a_trial_has_the_threads_that_it_is_given() -> None:
+    before = torch.get_num_threads()
+    threads = []
+
+    def note(*_: object) -> None:
+        threads.append(torch.get_num_threads())
+
+    of: Any = {"batch_size": 64, "learning_rate": 0.1, "budget": "4 steps", "on_measure": note}
+    bs.trial("digits-softmax", **of)
+    assert set(threads) == {1}
+    bs.trial("digits-softmax", threads=2, **of)
+    assert set(threads) == {1, 2}
+    assert torch.get_num_threads() == before
+    with pytest.raises(CommandError, match="threads 0 is below 1"):
+        bs.trial("digits-softmax", threads=0, **of)
