@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
-from workloads.base import Batch, Workload
+from workloads.base import Batch, Classification, Workload
 from workloads.errors import WorkloadError, nearest
 from workloads.generated.split import GeneratedSplit
 from workloads.text.tokens import TokenStream
+from workloads.user_code.local_imports import is_installed, is_packaged
 
 SPLITS = ("train", "validation", "test")
+_ALIASES = {"val": "validation", "valid": "validation", "dev": "validation", "eval": "validation"}
+"""What other programs call the splits."""
 _LOWER = ("error", "loss", "cross_entropy", "entropy", "perplexity", "mse", "mae", "rmse")
 _HIGHER = ("accuracy", "precision", "recall", "f1", "auc", "bleu", "r2")
 
@@ -30,13 +36,14 @@ def check_target(target: str, place: str) -> None:
     if not sign or not metric_column.isidentifier() or not _is_number(value):
         raise WorkloadError(
             f"target {target!r} of {place} is not METRIC < VALUE or METRIC > VALUE",
-            hint="for example: validation_error < 0.05",
+            hint=f"for example: {column_name(metric_column) or 'validation_error'} "
+            f"{sign or '<'} {value if _is_number(value) else '0.05'}",
         )
     split, _, metric = metric_column.partition("_")
     if split not in SPLITS or not metric:
         raise WorkloadError(
             f"target {target!r} of {place} names no split",
-            hint=f"write validation_{metric_column}: a metric of train, validation or test",
+            hint=f"write {column_name(metric_column)}: a metric of train, validation or test",
         )
     wrong = (sign == ">" and metric.endswith(_LOWER)) or (sign == "<" and metric.endswith(_HIGHER))
     if wrong:
@@ -45,6 +52,16 @@ def check_target(target: str, place: str) -> None:
             hint=f"{metric} is better when {'lower' if sign == '>' else 'higher'}: reverse the "
             f"sign",
         )
+
+
+def column_name(name: str) -> str:
+    """The column of a metric that another program calls ``name``: ``val/loss`` is
+    ``validation_loss``, ``acc`` ``validation_acc``; empty where nothing of a name is left."""
+    words = [word for word in re.split(r"\W+|_", name) if word]
+    split = _ALIASES.get(words[0].lower(), words[0].lower()) if words else ""
+    if split in SPLITS and len(words) > 1:
+        return "_".join([split, *words[1:]])
+    return "_".join(["validation", *words]) if words and split not in SPLITS else ""
 
 
 def check_splits(data: Any, workload: Workload) -> dict[str, Batch | TokenStream | Dataset[Any]]:
@@ -99,6 +116,11 @@ def _split(value: Any, split: str, name: str) -> Batch | TokenStream | Dataset[A
         value = tuple(value)
     if isinstance(value, tuple):
         return _tensors(value, place)
+    if isinstance(value, Mapping):
+        raise WorkloadError(
+            f"{place} is a dict, of {', '.join(map(repr, list(value)[:4])) or 'nothing'}",
+            hint="give its tensors as a tuple, (x, y): batches are tuples",
+        )
     if not (
         hasattr(value, "__len__") and hasattr(value, "__getitem__") and not torch.is_tensor(value)
     ):
@@ -182,6 +204,63 @@ def _tensors(value: tuple[Any, ...], place: str) -> Batch:
     if lengths[0] == 0:
         raise WorkloadError(f"{place} is empty")
     return value
+
+
+def check_forward(workload: Workload, model: torch.nn.Module, batch: Batch) -> tuple[Any, Any]:
+    """The output of a model for a batch of the workload's own data, and its metrics.
+
+    Raises:
+        WorkloadError: the two do not fit together, by an error that is not raised in a user's file
+            (those pass unchanged).
+    """
+    try:
+        output = workload.forward(model, batch)
+        check_labels(output, batch, workload)
+        return output, workload.metrics(output, batch)
+    except WorkloadError:
+        raise
+    except Exception as error:
+        if _is_users(error.__traceback__):
+            raise
+        parts = " and ".join(f"{part.dtype} {tuple(part.shape)}" for part in batch)
+        whole = any(not part.is_floating_point() for part in batch[:1])
+        raise WorkloadError(
+            f"the model of workload {workload.name} cannot take a batch of its data, "
+            f"{parts.replace('torch.', '')}: {type(error).__name__}: {error}",
+            hint="data() gives what model() takes"
+            + (": x.float() / 255 of pixels" if whole else ""),
+        ) from error
+
+
+def check_labels(output: Any, batch: Any, workload: Workload) -> None:
+    """Of a classification whose data are tensors: each label must be the index of an output.
+
+    Raises:
+        WorkloadError: one is not.
+    """
+    if not isinstance(workload, Classification) or not torch.is_tensor(output):
+        return
+    if not isinstance(batch, tuple) or len(batch) < 2:
+        return
+    labels, classes = batch[1], output.shape[-1]
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= classes:
+        wrong = low if low < 0 else high
+        raise WorkloadError(
+            f"workload {workload.name} has the label {wrong}, and its model {classes} outputs: "
+            f"labels go from 0 to {classes - 1}",
+            hint="one output a class, and classes that are counted from 0",
+        )
+
+
+def _is_users(trace: TracebackType | None) -> bool:
+    """Whether an error passed through code that is neither ours nor of an installed package."""
+    while trace is not None:
+        file = Path(trace.tb_frame.f_code.co_filename)
+        if file.suffix == ".py" and not (is_packaged(file) or is_installed(file.resolve())):
+            return True
+        trace = trace.tb_next
+    return False
 
 
 def check_per_example(values: Any, batch_size: int, what: str, workload: Workload) -> None:

@@ -28,6 +28,8 @@ from experiments.training.streams import check_stream
 from experiments.training.study_context import StudyContext
 from workloads import Batch, Workload
 from workloads.checks import (
+    check_forward,
+    check_labels,
     check_metrics,
     check_outputs,
     check_splits,
@@ -106,8 +108,9 @@ def check_metric(
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         # Seed the model: if it fails for some weights only, the check must not depend on chance.
         torch.manual_seed(0)
-        output = workload.forward(workload.model().eval(), batch)
-        metrics = workload.metrics(output, batch)
+        output, metrics = check_forward(workload, workload.model().eval(), batch)
+    for examples in data.values():
+        check_labels(output, examples, workload)
     check_metrics(metrics, 1, workload)
     check_outputs(output, batch, workload)
     of_split = workload.split_metrics(output, batch[1]) if workload.measures_split else ()

@@ -11,9 +11,13 @@ from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from workloads import WorkloadError, load
 from workloads.checks import (
+    check_forward,
+    check_labels,
     check_metrics,
     check_per_example,
     check_splits,
+    check_target,
+    column_name,
     length_of,
     target_metric,
 )
@@ -81,6 +85,10 @@ def test_good_splits_pass_in_order() -> None:
     ("data", "message"),
     [
         ((X, Y), "data() of digits-mlp returned a tuple"),
+        (
+            {"train": {"x": X, "y": Y}, "validation": (X, Y)},
+            "split 'train' of digits-mlp is a dict, of 'x', 'y'",
+        ),
         (None, "data() of digits-mlp returned a NoneType"),
         ({"validation": (X, Y)}, "data() of digits-mlp has no split 'train'"),
         ({"train": (X, Y)}, "data() of digits-mlp has no split 'validation'"),
@@ -164,3 +172,55 @@ def test_sums_with_counts_pass_and_other_tuples_do_not() -> None:
 
 def test_the_targets_metric() -> None:
     assert target_metric(WORKLOAD) == ("validation", "error")
+
+
+MODEL = torch.nn.Linear(3, 2)
+
+
+def test_data_that_the_model_cannot_take_are_named() -> None:
+    with pytest.raises(WorkloadError, match=r"uint8 \(4, 3\) and int64 \(4,\): Runtime") as raised:
+        check_forward(WORKLOAD, MODEL, (X.to(torch.uint8), Y))
+    assert "x.float() / 255" in str(raised.value.hint)
+    output, metrics = check_forward(WORKLOAD, MODEL, (X, Y))
+    assert output.shape == (4, 2)
+    assert metrics.keys() == {"error", "cross_entropy"}
+
+
+def test_an_error_of_a_users_own_model_passes_unchanged() -> None:
+    class Broken(torch.nn.Module):
+        def forward(self, _: torch.Tensor):
+            raise RuntimeError("mine")
+
+    with pytest.raises(RuntimeError, match=r"^mine$"):
+        check_forward(WORKLOAD, Broken(), (X, Y))
+
+
+@pytest.mark.parametrize(("labels", "wrong"), [([0, 1, 2], "label 2"), ([0, -1], "label -1")])
+def test_labels_beyond_the_outputs_are_named(labels: list[int], wrong: str) -> None:
+    y = torch.tensor(labels)
+    with pytest.raises(WorkloadError, match=f"{wrong}, and its model 2 outputs"):
+        check_labels(torch.zeros(1, 2), (X[: len(y)], y), WORKLOAD)
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("val_acc", "validation_acc"),
+        ("val/loss", "validation_loss"),
+        ("eval.loss", "validation_loss"),
+        ("train/loss", "train_loss"),
+        ("error", "validation_error"),
+        ("validation", ""),
+        ("/", ""),
+    ],
+)
+def test_a_metric_that_other_programs_name_so(name: str, column: str) -> None:
+    assert column_name(name) == column
+
+
+@pytest.mark.parametrize("target", ["val_acc > 0.9", "val/acc > 0.9"])
+def test_the_hint_for_a_target_can_be_followed(target: str) -> None:
+    with pytest.raises(WorkloadError) as raised:
+        check_target(target, "mine")
+    assert "validation_acc" in str(raised.value.hint)
+    check_target("validation_acc > 0.9", "mine")

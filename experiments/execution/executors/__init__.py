@@ -5,6 +5,7 @@ A user's executor is given as ``file.py:Class`` instead of an address.
 
 from __future__ import annotations
 
+from experiments.errors import ExperimentError
 from experiments.execution.executors.base import Executor
 from experiments.registry import Registry
 
@@ -31,6 +32,11 @@ def find(address: str) -> type[Executor]:
     Raises:
         ExperimentError: there is no such file, or no executor in it.
     """
+    if not isinstance(address, str):
+        raise ExperimentError(
+            f"address {address!r} is no text",
+            hint='"none" is without Ray, "auto" finds or starts one',
+        )
     if ".py:" in address:
         return EXECUTORS.user_class(address, None)
     kinds = EXECUTORS.packaged
