@@ -4,7 +4,7 @@
 (imported on demand: matplotlib is heavy).
 """
 
-from analysis.curves.curve import Curve, UnequalEstimatorsError, UnequalEvaluationsError, curves
+from analysis.curves.curve import Curve, curves
 from analysis.curves.estimators import EstimatorError
 from analysis.curves.points import Point
 from analysis.fit import definitions
@@ -24,8 +24,6 @@ __all__ = [
     "Point",
     "Regimes",
     "TooFewBatchSizesError",
-    "UnequalEstimatorsError",
-    "UnequalEvaluationsError",
     "compare",
     "crossovers",
     "curves",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,14 +22,6 @@ from results.counts import agreeing, count
 from results.errors import ResultsError
 from results.searches import current
 from results.targets.target import Target
-
-
-class UnequalEvaluationsError(ResultsError):
-    """Trials whose evaluation grids differ cannot be compared."""
-
-
-class UnequalEstimatorsError(ResultsError):
-    """Curves whose points are of different estimators cannot be compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,8 +127,6 @@ def curves(
             of all its seeds for the median of searches; ``all``: those of all its searches.
 
     Raises:
-        UnequalEvaluationsError: trials of one workload and data set have unequal evaluation grids.
-        UnequalEstimatorsError: its curves have unequal estimators.
         EstimatorError: no such estimator, or trials that do not carry it.
         ResultsError: no trials, an unknown column in ``by``, or no such baseline.
     """
@@ -153,11 +142,9 @@ def curves(
             hint="--search all counts all of them; batchscale status says how far each search is",
         )
     groups = grouping(wide, by)
-    _check_evaluations(wide.frame)
     if studies is not None:
         studies = None if studies.empty else widen(studies).frame
     made = _curves(wide, groups, studies, estimator)
-    _check_estimators(made)
     if isinstance(measurements, pd.DataFrame) and measurements.empty:
         measurements = None
     if measurements is not None:
@@ -365,30 +352,3 @@ def _censored(points: Sequence[Point]) -> list[str]:
             "of that; take a harder target"
         )
     return notes
-
-
-def _check_evaluations(trials: pd.DataFrame) -> None:
-    for keys, rows in trials.groupby(["workload", "dataset"], dropna=False, sort=False):
-        ratios = Counter(rows["evaluation_ratio"].dropna().astype(float).round(12))
-        if len(ratios) > 1:
-            usual = ratios.most_common(1)[0][0]
-            raise UnequalEvaluationsError(
-                f"trials of {keys[0]} were evaluated on unequal grids, with ratios "
-                + " and ".join(f"{ratio:g}" for ratio in sorted(ratios)),
-                hint=f'compare those of one: --where "evaluation_ratio = {usual:g}"',
-            )
-
-
-def _check_estimators(curves: Sequence[Curve]) -> None:
-    labels_of: dict[Any, dict[str, str]] = {}
-    for curve in curves:
-        if not curve.repeats:
-            key = curve.group.get("workload"), curve.group.get("dataset")
-            labels_of.setdefault(key, {}).setdefault(curve.estimator, curve.label)
-    for (workload, _), by_estimator in labels_of.items():
-        if len(by_estimator) > 1:
-            which = " and ".join(f"{name} ({label})" for name, label in by_estimator.items())
-            raise UnequalEstimatorsError(
-                f"curves of {workload} are of unequal estimators, {which}",
-                hint="take one for all: --estimator minimum",
-            )

@@ -64,9 +64,9 @@ class Wide:
 def grouping(wide: Wide, by: Sequence[str] | None) -> Grouping:
     """How the trials of ``wide`` divide into curves.
 
-    Workload, data set, target, source and workload fields that vary always group. ``by`` may name
-    columns of the training algorithm, keys of ``technique``, workload fields and any other column
-    of trials.
+    Workload, data set, target, source, unequal evaluation grids and workload fields that vary
+    always group. ``by`` may name columns of the training algorithm, keys of ``technique``, workload
+    fields and any other column of trials.
 
     Raises:
         ResultsError: ``by`` names none of these.
@@ -74,6 +74,8 @@ def grouping(wide: Wide, by: Sequence[str] | None) -> Grouping:
     trials = wide.frame
     used = [name for name in ALGORITHM if trials[name].notna().any()]
     always = [name for name in _ALWAYS if trials[name].notna().any()]
+    if _unequal_evaluations(trials):
+        always.append("evaluation_ratio")
     fields = [
         name for name in wide.fields if len({json.dumps(_plain(cell)) for cell in trials[name]}) > 1
     ]
@@ -104,6 +106,14 @@ def grouping(wide: Wide, by: Sequence[str] | None) -> Grouping:
     if any(name in wide.technique or f"technique.{name}" in wide.technique for name in by):
         over = [name for name in over if name != "technique"]
     return Grouping(always=(*always, *fields), by=tuple(dict.fromkeys(rest)), over=tuple(over))
+
+
+def _unequal_evaluations(trials: pd.DataFrame) -> bool:
+    """Whether trials of one workload and data set were evaluated on unequal grids: a finer one
+    finds earlier hits, so that their steps to target are of different quantities."""
+    keys = [trials["workload"], trials["dataset"]]
+    ratios = pd.to_numeric(trials["evaluation_ratio"]).astype(float).round(12)
+    return bool((ratios.groupby(keys, dropna=False).nunique() > 1).any())
 
 
 def _several(trials: pd.DataFrame, columns: Sequence[str], names: list[str]) -> bool:

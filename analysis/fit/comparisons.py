@@ -209,6 +209,11 @@ def compare(
     comparisons: list[Comparison | None] = []
     for i, (curve, places) in enumerate(zip(curves, nearest(curves, baseline), strict=True)):
         of_curve, comparison = regimes[i], None
+        alike = [place for place in places if _measured_alike(curve, curves[place])]
+        if places and not alike and of_curve is not None:
+            comparisons.append(_measured_otherwise(curve, curves[places[0]]))
+            continue
+        places = alike
         if of_curve is not None and len(places) > 1:
             comparison = _unclear(curve, [curves[place].label for place in places])
         elif of_curve is not None and places:
@@ -248,6 +253,26 @@ def against(
         within=pair.within,
         level_ends=pair.level_ends,
         notes=tuple(_notes(curve, base)),
+    )
+
+
+def _measured_alike(curve: Curve, other: Curve) -> bool:
+    """Whether the points of two curves are of one quantity: on one evaluation grid, and by one
+    estimator."""
+    ratios = curve.evaluation_ratio, other.evaluation_ratio
+    one_grid = None in ratios or abs((ratios[0] or 0) - (ratios[1] or 0)) < 1e-9
+    return one_grid and (curve.repeats or other.repeats or curve.estimator == other.estimator)
+
+
+def _measured_otherwise(curve: Curve, base: Curve) -> Comparison:
+    return Comparison(
+        label=curve.label,
+        baseline=None,
+        ratios=dict.fromkeys(QUANTITIES, Interval()),
+        notes=(
+            f"{curve.label} is not compared with {base.label}: their evaluation grids or their "
+            "estimators differ, so that their steps to target are of different quantities",
+        ),
     )
 
 

@@ -264,4 +264,6 @@ def _question(curve: Curve) -> tuple[Any, ...]:
         curve.group.get("dataset"),
         curve.target,
         curve.example_unit,
+        curve.evaluation_ratio,
+        curve.named,
     )

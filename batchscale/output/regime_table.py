@@ -53,7 +53,8 @@ def regimes(curves: Sequence[Curve], format: Format) -> str:
     ]
     unit = units(curve["example_unit"] for curve in curves)
     penalized = any(curve.get("small_batch_penalty") is not None for curve in curves)
-    rows = [_row(curve, columns, unit, penalized) for curve in curves]
+    several = len({curve["estimator"] for curve in curves}) > 1
+    rows = [_row(c, columns, unit, penalized=penalized, several=several) for c in curves]
     targets = {curve["target"] for curve in curves}
     if len(targets) > 1:
         rows = [{"target": text(c["target"]), **row} for c, row in zip(curves, rows, strict=True)]
@@ -64,6 +65,7 @@ def regimes(curves: Sequence[Curve], format: Format) -> str:
     cells = "".join(cell for row in rows for cell in row.values())
     ends = "; ≥ and ≤: bounded, not reached" if "≥" in cells or "≤" in cells else ""
     points = _POINTS[curves[0]["estimator"]] if any(c["trials"] > 1 for c in curves) else ""
+    points = ", each point by the estimator of its row" if several else points
     target = "" if len(targets) > 1 else f"target {curves[0]['target'] or 'of the source'}"
     head = ", ".join(filter(None, [*same, target]))
     lines = [
@@ -105,12 +107,16 @@ def _pair(name: str, value: Any) -> str:
     return f"{name.replace('_', ' ')} {text(value)}" if text(value) else ""
 
 
-def _row(curve: Curve, columns: Sequence[str], unit: str, penalized: bool) -> dict[str, str]:
-    """``penalized``: whether any curve of the table has a small-batch penalty."""
+def _row(
+    curve: Curve, columns: Sequence[str], unit: str, *, penalized: bool, several: bool
+) -> dict[str, str]:
+    """``penalized``: whether any curve of the table has a small-batch penalty; ``several``: whether
+    they are of several estimators."""
     sizes = curve["batch_sizes"]
     # Step Law's models have a field N, their size.
     row = {
         **{f"field {n}" if n == "N" else n: _cell(curve, n) for n in columns},
+        **({"estimator": text(curve["estimator"])} if several else {}),
         "batch_sizes": f"{text(min(sizes))}–{text(max(sizes))} ({len(sizes)})" if sizes else "",
         "N": text(curve["trials"]),
     }

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import UnequalEvaluationsError, curves
+from analysis import compare, curves, regimes
 from results.errors import ResultsError
 
 Make = Callable[..., pd.DataFrame]
@@ -223,14 +223,21 @@ def test_repeats_beside_a_search_are_not_part_of_its_minima(search: Make) -> Non
     assert "3 repeated runs are not part of the minima" in curve.notes
 
 
-def test_unequal_looks_are_refused(search: Make) -> None:
-    both = pd.concat([search("sgd"), search("adam", ratio=1.1)])
-    with pytest.raises(UnequalEvaluationsError, match=r"1\.05 and 1\.1") as caught:
-        curves(both)
-    assert "evaluation_ratio = 1.05" in str(caught.value.hint)
-    elsewhere = both["optimizer"] == "adam"
+def test_trials_on_unequal_grids_make_curves_of_their_own(search: Make) -> None:
+    again = search("sgd", ratio=1.1, seed=1)
+    again = again.assign(trial="again-" + again["trial"], study="again-" + again["study"])
+    both = pd.concat([search("sgd"), search("adam"), again])
+    made = curves(both)
+    assert [curve.label for curve in made] == [
+        *("evaluation_ratio 1.05, sgd", "evaluation_ratio 1.05, adam", "evaluation_ratio 1.1, sgd"),
+    ]
+    fits = [regimes(curve) for curve in made]
+    comparisons = compare(made, fits, "evaluation_ratio 1.05, sgd")
+    assert [each and each.baseline for each in comparisons] == [None, made[0].label, None]
+    assert "not compared" in comparisons[2].notes[0]  # type: ignore[union-attr]
+    elsewhere = both["evaluation_ratio"] == 1.1
     apart = both.assign(workload=both["workload"].where(~elsewhere, "other"))
-    assert len(curves(apart)) == 2  # nobody compares these
+    assert "evaluation_ratio" not in curves(apart)[0].group  # nobody compares these
 
 
 def test_studies_bring_edges_dimensions_and_what_is_waiting(search: Make, studies_of: Make) -> None:

@@ -11,7 +11,15 @@ import pandas as pd
 import pytest
 from scipy.stats.qmc import Sobol
 
-from analysis import EstimatorError, TooFewBatchSizesError, UnequalEstimatorsError, curves, regimes
+from analysis import (
+    EstimatorError,
+    Interval,
+    TooFewBatchSizesError,
+    compare,
+    crossovers,
+    curves,
+    regimes,
+)
 from analysis.curves.estimators import (
     NAMES,
     OrderStatistics,
@@ -20,6 +28,7 @@ from analysis.curves.estimators import (
     weights,
 )
 from analysis.curves.estimators import middles as middle_of
+from results.errors import ResultsError
 
 Make = Callable[..., pd.DataFrame]
 
@@ -209,13 +218,21 @@ def test_the_default_is_what_the_trials_say_where_they_agree(search: Make) -> No
     assert any("best_of_10 and minimum: this is the minimum" in note for note in several.notes)
 
 
-def test_curves_of_unequal_estimators_are_refused(search: Make) -> None:
+def test_curves_of_unequal_estimators_are_not_compared(search: Make) -> None:
     both = pd.concat([search("sgd", estimator="median_of_searches"), search("adam")])
-    with pytest.raises(UnequalEstimatorsError, match=r"median_of_searches \(sgd\) and minimum"):
-        curves(both)
-    assert len(curves(both, estimator="minimum")) == 2
-    elsewhere = both.assign(workload=both["workload"].where(both["optimizer"].eq("sgd"), "another"))
-    assert len(curves(elsewhere)) == 2  # nobody compares these
+    made = curves(both)
+    assert [curve.estimator for curve in made] == ["median_of_searches", "minimum"]
+    fits = [regimes(curve) for curve in made]
+    (_, comparison) = compare(made, fits, "sgd")
+    assert comparison is not None
+    assert comparison.ratios["critical_batch_size"] == Interval()
+    assert "adam is not compared with sgd" in comparison.notes[0]
+    with pytest.raises(ResultsError, match="no two fitted curves"):
+        crossovers(made, fits)
+    alike = curves(both, estimator="minimum")
+    (_, comparison) = compare(alike, [regimes(curve) for curve in alike], "sgd")
+    assert comparison is not None
+    assert comparison.ratios["critical_batch_size"].reached
 
 
 def test_searches_are_told_apart_for_their_median(search: Make) -> None:
