@@ -105,7 +105,7 @@ def test_weights_are_a_whole_state_of_the_model(kind: str, tmp_path: Path) -> No
         assert list(state) == list(model.state_dict())
         assert {"first.weight", "second.weight"} < state.keys()
         model.load_state_dict(state)
-        assert torch.equal(state["first.weight"], model.second.weight)
+        assert torch.equal(state["first.weight"], model.state_dict()["second.weight"])
 
 
 @pytest.mark.parametrize("name", optimizers.names())

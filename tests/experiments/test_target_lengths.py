@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -80,6 +81,28 @@ def test_lengths_are_of_the_baselines_steps() -> None:
             assert (before.study.search_id == after.study.search_id) == same
     again = plans_of(parse(file.to_yaml()), 80)
     assert [(p.study, p.trial(0)) for p in again] == [(p.study, p.trial(0)) for p in known]
+
+
+def test_a_baseline_of_several_searches_decides_by_all_of_them(tmp_path: Path) -> None:
+    """Its steps are the geometric mean of their minima."""
+    text = FILE.replace("design: one_factor", "design: {one_factor: {baseline: 2}}").replace(
+        ", ramp: [none, {double_at: [0.25 of target, 0.5 of target]}]", ""
+    )
+    file = parse(text)
+    plans = plans_of(file, None)
+    searches = [p.study.id for p in plans if not p.baseline and p.study.batch_size == 64]
+    assert [p.study.replicate for p in plans if not p.baseline] == [0, 0, 1, 1]
+    waiting = [p for p in plans if p.waits and p.study.batch_size == 64]
+    assert len(waiting) == 3
+    assert all(list(p.baseline) == searches for p in waiting)
+    summary = sweep(file, results=tmp_path, address="none")
+    assert summary.complete
+    trials = dataset.open(tmp_path).trials
+    minima = trials.groupby("study")["steps_to_target"].min()
+    mean = float(np.exp(np.log(minima[searches]).mean()))
+    of_arms = trials[(trials["batch_size"] == 64) & trials["technique"].str.contains("swa")]
+    assert of_arms["baseline_steps"].unique().tolist() == [round(mean)]
+    assert minima[searches].nunique() == 2
 
 
 def test_a_plain_share_is_another_study() -> None:
