@@ -134,24 +134,44 @@ class PlaceProfile:
     """Log batch sizes at which it is tested, ascending."""
     there: Callable[[float], Linear]
     passes: float
+    _known: dict[int, float] = field(default_factory=dict)
 
     @property
     def value(self) -> float:
         return self.at
 
-    @cached_property
-    def _excess(self) -> Array:
-        return np.array([self.fit.excess(self.there(x), self.passes) for x in self.where])
+    def _excess(self, place: int) -> float:
+        if place not in self._known:
+            there = self.there(float(self.where[place]))
+            self._known[place] = self.fit.excess(there, self.passes)
+        return self._known[place]
+
+    def _outermost(self, level: float) -> tuple[int, int] | None:
+        """The first and the last place that is accepted: of every third, of those about the
+        estimate, and of those between an accepted one and the next."""
+        count, after = len(self.where), int(np.searchsorted(self.where, self.at))
+        most = self.fit.most(level)
+        places = sorted({*range(0, count, 3), after - 1, after, count - 1} & {*range(count)})
+        accepted = [place for place in places if self._excess(place) <= most]
+        if not accepted:
+            return None
+        first, last = accepted[0], accepted[-1]
+        while first > 0 and self._excess(first - 1) <= most:
+            first -= 1
+        while last < count - 1 and self._excess(last + 1) <= most:
+            last += 1
+        return first, last
 
     def ends(self, level: float) -> tuple[float, float]:
         first, last = self.fit.points.span
         if len(self.where) < 2:
             return math.nan, math.nan
         half = float(self.where[1] - self.where[0]) / 2
-        inside = self.where[self._excess <= self.fit.most(level)]
         low = high = self.at
-        if len(inside):  # else the estimate alone, so that intervals of rising levels are nested
-            low, high = min(inside[0] - half, low), max(inside[-1] + half, high)
+        outermost = self._outermost(level)
+        if outermost is not None:  # else the estimate alone, so that rising levels are nested
+            low = min(float(self.where[outermost[0]]) - half, low)
+            high = max(float(self.where[outermost[1]]) + half, high)
         return (
             float(low) if low > first + 1e-9 else math.nan,
             float(high) if high < last - 1e-9 else math.nan,
