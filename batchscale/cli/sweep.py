@@ -189,9 +189,10 @@ def _mebibytes(size: float) -> str:
 
 
 def _summary(run: Run) -> int:
-    """Print what a sweep did; the exit status: 3 where it finished but some trials failed."""
+    """Print what a sweep did; the exit status: 3 where it finished but some trials failed, 4 where
+    its time was over before it was complete."""
     from batchscale.output.display import clock
-    from batchscale.output.errors import FAILED_TRIALS
+    from batchscale.output.errors import FAILED_TRIALS, NOT_COMPLETE
 
     done = run.summary
     assert done is not None
@@ -207,7 +208,9 @@ def _summary(run: Run) -> int:
         print(failed, file=sys.stderr)
     if not done.complete:
         print("not complete: give the same command again to continue")
-    return FAILED_TRIALS if done.failed else 0
+    if done.failed:
+        return FAILED_TRIALS
+    return 0 if done.complete else NOT_COMPLETE
 
 
 def _status(state: Status, format: Format) -> str:

@@ -15,7 +15,7 @@ from results.errors import ClearError, line
 from results.storage.masking import masked, without_variables
 from workloads.user_code.local_imports import PACKAGED
 
-ERROR, USAGE, FAILED_TRIALS, INTERRUPTED = 1, 2, 3, 130
+ERROR, USAGE, FAILED_TRIALS, NOT_COMPLETE, INTERRUPTED = 1, 2, 3, 4, 130
 
 
 class CommandError(ClearError):

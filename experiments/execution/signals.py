@@ -1,4 +1,4 @@
-"""Why a sweep ends early: Ctrl-C, SIGTERM, or the end of its time."""
+"""Why a sweep ends early: Ctrl-C, SIGTERM, a terminal that closes, or the end of its time."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from types import FrameType, TracebackType
 from typing import Any, Literal, Self
 
 Reason = Literal["signal", "time"]
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(KeyboardInterrupt):
@@ -24,7 +25,8 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Stop:
-    """Whether to end, and why. As a context manager it listens to SIGINT and SIGTERM.
+    """Whether to end, and why. As a context manager it listens to SIGINT, SIGTERM, and SIGHUP
+    unless that was ignored before, as by nohup.
 
     The first signal asks; the second raises KeyboardInterrupt on the spot. Signals reach Python's
     main thread alone: elsewhere only ``seconds`` and ``ask`` count. Other threads see a signal even
@@ -71,8 +73,10 @@ class Stop:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._receive)
+            for number in _SIGNALS:
+                ignored = signal.getsignal(number) is signal.SIG_IGN
+                if not (ignored and number == signal.SIGHUP):
+                    self._before[number] = signal.signal(number, self._receive)
             self._listen()
         return self
 
@@ -111,7 +115,7 @@ class Stop:
             numbers = self._wakeup[0].recv(4096)
         except OSError:  # nothing there
             return False
-        return any(number in (signal.SIGINT, signal.SIGTERM) for number in numbers)
+        return any(number in self._before for number in numbers)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         del number, frame

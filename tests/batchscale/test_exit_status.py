@@ -1,4 +1,5 @@
-"""Exit status 3: finished, some trials failed. 130: interrupted, the same command goes on."""
+"""Exit status 3: finished, some trials failed. 4: its time was over. 130: interrupted, the same
+command goes on."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import batchscale as bs
+from experiments.execution.signals import Stop
 from tests.batchscale.conftest import Command
 
 FRAGILE = """\
@@ -57,6 +59,28 @@ def test_some_failed_trials_are_status_3(command: Command, here: Path) -> None:
     again = command("trial", "--from", failed["trial"].iloc[0], "--results", "results/runs")
     assert again.status == 1
     assert "ValueError: an unlucky weight" in again.err
+
+
+@pytest.mark.slow
+def test_a_sweep_whose_time_is_over_is_status_4(command: Command, here: Path) -> None:
+    del here
+    line = ("sweep", "digits-small", "--address", "none", "--set", "grid.batch_size=[16,64]")
+    endless = ("--set", "target=validation_error < 0.001", "--set", "budget=200000 steps")
+    answer = command(*line, *endless, "--for", "3s")
+    assert answer.status == 4
+    assert "not complete: give the same command again to continue" in answer.out
+
+
+def test_a_hangup_ends_a_sweep_unless_it_is_ignored() -> None:
+    for before, expected in ((signal.SIG_DFL, "signal"), (signal.SIG_IGN, None)):
+        ours = signal.signal(signal.SIGHUP, before)
+        try:
+            with Stop() as stop:
+                signal.raise_signal(signal.SIGHUP)
+                assert stop.reason == expected
+            assert signal.getsignal(signal.SIGHUP) == before
+        finally:
+            signal.signal(signal.SIGHUP, ours)
 
 
 @pytest.mark.slow
