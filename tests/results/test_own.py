@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import batchscale as bs
 import results
 from experiments.config import sources
 from experiments.config.compile import load
@@ -26,10 +27,11 @@ from validation.package_own import LEFT_OUT, SOURCE, main, make, tables
 
 ROOT = Path(__file__).resolve().parents[2]
 
-TECHNIQUES = [
-    f"techniques-{name}" for name in ("digits", "mnist", "text", "transfer", "compression")
+LIBRARY = [
+    *(f"techniques-{name}" for name in ("digits", "mnist", "text", "transfer", "compression")),
+    "lm-tiny",
 ]
-"""The packaged experiments of techniques, whose files are in the library."""
+"""Packaged experiments, besides the demo, whose files are in the library."""
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -257,18 +259,28 @@ RECIPES = ROOT / "results" / "own" / "experiments"
 
 def test_the_file_of_every_packaged_experiment_is_there(own: results.Results) -> None:
     files = {path.stem for path in RECIPES.glob("*.yaml")}
-    assert set(own.studies["experiment"]) == {*files, "digits", *TECHNIQUES}
-    assert {"digits", *TECHNIQUES} <= set(sources.names())
+    assert set(own.studies["experiment"]) == {*files, "digits", *LIBRARY}
+    assert {"digits", *LIBRARY} <= set(sources.names())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TECHNIQUES)
-def test_the_packaged_techniques_are_those_of_the_experiment(
-    own: results.Results, name: str
-) -> None:
+@pytest.mark.parametrize("name", LIBRARY)
+def test_the_packaged_studies_are_those_of_the_experiment(own: results.Results, name: str) -> None:
     studies = own.studies[own.studies["experiment"] == name]
     planned = {study_id(as_trained(plan.identity)) for plan in load(name).plans()}
     assert set(studies["study"]) == planned
+
+
+def test_a_language_models_claim_can_be_recomputed(own: results.Results) -> None:
+    trials = own.trials[own.trials["experiment"] == "lm-tiny"]
+    drawn = trials[trials["role"] == "search"]
+    counts = drawn.groupby(["optimizer", "batch_size"])["trial"].nunique()
+    assert counts.to_dict() == {(o, 2**k): 16 for o in ("adamw", "muon") for k in range(8)}
+    where = "experiment = 'lm-tiny'"
+    adamw, muon = bs.regimes("own", where=where, unit="tokens", baseline="adamw")
+    assert [adamw["optimizer"], muon["optimizer"]] == ["adamw", "muon"]
+    assert muon["against"]["ratios"]["critical_batch_size"]["low"] > 1
+    assert muon["against"]["ratios"]["min_steps"]["high"] < 1
 
 
 def as_trained(identity: Mapping[str, Any]) -> dict[str, Any]:
