@@ -5,7 +5,7 @@ from __future__ import annotations
 from results.errors import ClearError
 from workloads.errors import nearest
 
-__all__ = ["DeviceError", "ExperimentError", "nearest"]
+__all__ = ["DeviceError", "ExperimentError", "elsewhere", "nearest"]
 
 
 class ExperimentError(ClearError):
@@ -14,3 +14,24 @@ class ExperimentError(ClearError):
 
 class DeviceError(ExperimentError):
     """What was asked for is not on this device, and may be on another."""
+
+
+_BUDGET = 'the most that a trial trains is its budget: "50 epochs + 2000 steps"'
+_TRIALS = "the number of trials of a study is written so: trials: 64"
+_TARGET = 'the metric and its goal are the target: "validation_error < 0.05"'
+_FACTORS = "what is tuned is below search, what is compared below grid"
+_ELSEWHERE = {
+    **dict.fromkeys(("epoch", "epochs", "steps", "iterations", "iters"), _BUDGET),
+    **dict.fromkeys(("samples", "n_trials"), _TRIALS),
+    **dict.fromkeys(("metric", "goal"), _TARGET),
+    **dict.fromkeys(("parameters", "params"), _FACTORS),
+    "lr": "it is tuned, below search: learning_rate: {log: [1e-3, 1]}",
+    "model": "the model is that of the workload: FILE.py:CLASS, or a name",
+}
+
+
+def elsewhere(key: str) -> str | None:
+    """What is written here for a key that other programs have; None for a key that none is known
+    to have."""
+    plain = key.lower().replace("-", "_").removeprefix("max_").removeprefix("num_")
+    return _ELSEWHERE.get(plain)

@@ -57,11 +57,11 @@ def check_target(target: str, place: str) -> None:
 def column_name(name: str) -> str:
     """The column of a metric that another program calls ``name``: ``val/loss`` is
     ``validation_loss``, ``acc`` ``validation_acc``; empty where nothing of a name is left."""
-    words = [word for word in re.split(r"\W+|_", name) if word]
-    split = _ALIASES.get(words[0].lower(), words[0].lower()) if words else ""
-    if split in SPLITS and len(words) > 1:
-        return "_".join([split, *words[1:]])
-    return "_".join(["validation", *words]) if words and split not in SPLITS else ""
+    parts = [part for part in re.split(r"\W+|_", name) if part]
+    split = _ALIASES.get(parts[0].lower(), parts[0].lower()) if parts else ""
+    if split in SPLITS and len(parts) > 1:
+        return "_".join([split, *parts[1:]])
+    return "_".join(["validation", *parts]) if parts and split not in SPLITS else ""
 
 
 def check_splits(data: Any, workload: Workload) -> dict[str, Batch | TokenStream | Dataset[Any]]:

@@ -260,8 +260,8 @@ def _measured_alike(curve: Curve, other: Curve) -> bool:
     """Whether the points of two curves are of one quantity: on one evaluation grid, and by one
     estimator."""
     ratios = curve.evaluation_ratio, other.evaluation_ratio
-    one_grid = None in ratios or abs((ratios[0] or 0) - (ratios[1] or 0)) < 1e-9
-    return one_grid and (curve.repeats or other.repeats or curve.estimator == other.estimator)
+    same_grid = None in ratios or abs((ratios[0] or 0) - (ratios[1] or 0)) < 1e-9
+    return same_grid and (curve.repeats or other.repeats or curve.estimator == other.estimator)
 
 
 def _measured_otherwise(curve: Curve, base: Curve) -> Comparison:

@@ -11,8 +11,7 @@ import torch
 
 import workloads
 from experiments import optimizers, schedules, techniques
-from experiments.config.schema import elsewhere
-from experiments.errors import ExperimentError, nearest
+from experiments.errors import ExperimentError, elsewhere, nearest
 from experiments.optimizers import routed
 from workloads import Workload
 from workloads.registry import packaged_name
@@ -62,7 +61,7 @@ def mapping(values: Mapping[str, Any], keys: Iterable[str]) -> tuple[dict[str, A
             raise ExperimentError(
                 f"unknown keyword {name!r}: neither a key of an experiment, nor an argument of its "
                 "optimizers or schedules, nor a field of its workload",
-                hint=elsewhere(name, value) or nearest(name, [*keys, *_GRID, *tuned], known=tuned),
+                hint=elsewhere(name) or nearest(name, [*keys, *_GRID, *tuned], known=tuned),
             )
     if optimizer:
         grid["optimizer"] = optimizer

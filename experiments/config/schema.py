@@ -27,7 +27,7 @@ from pydantic import (
 from experiments import search
 from experiments.config.amounts import AmountError, BatchSize, Budget, batch_sizes
 from experiments.config.yaml_lines import Path, Places, dotted
-from experiments.errors import ExperimentError, nearest
+from experiments.errors import ExperimentError, elsewhere, nearest
 from experiments.factors.design import Design
 from experiments.plan import Precision
 from results.counts import count
@@ -349,28 +349,6 @@ _HINTS = {
 }
 
 
-def elsewhere(key: str, value: Any = None) -> str | None:
-    """What is written here for a key that other programs have; None for a key that none is known
-    to have."""
-    words = key.lower().replace("-", "_").removeprefix("max_").removeprefix("num_").strip("_")
-    number = value if isinstance(value, (int, float, str)) else "…"
-    return {
-        "epochs": f"the most that a trial trains is its budget: {number} epochs",
-        "epoch": f"the most that a trial trains is its budget: {number} epochs",
-        "steps": f"the most that a trial trains is its budget: {number} steps",
-        "iterations": f"the most that a trial trains is its budget: {number} steps",
-        "iters": f"the most that a trial trains is its budget: {number} steps",
-        "lr": "it is tuned, below search: learning_rate: {log: [1e-3, 1]}",
-        "samples": f"the number of trials of a study: trials: {number}",
-        "n_trials": f"the number of trials of a study: trials: {number}",
-        "metric": 'the metric and its goal are the target: "validation_error < 0.05"',
-        "goal": 'the metric and its goal are the target: "validation_error < 0.05"',
-        "model": "the model is that of the workload: FILE.py:CLASS, or a name",
-        "parameters": "what is tuned is below search, what is compared below grid",
-        "params": "what is tuned is below search, what is compared below grid",
-    }.get(words)
-
-
 def _first_error(error: ValidationError, keys: Iterable[str], places: Places) -> ExperimentError:
     """The first error, in one line: an unknown key before a missing one, since it may be its
     misspelling."""
@@ -382,7 +360,7 @@ def _first_error(error: ValidationError, keys: Iterable[str], places: Places) ->
         hint = nearest(key, [*keys, *_IN_GRID])
         if key in _IN_GRID:
             hint = f"write it below grid: {key}: …"
-        hint = elsewhere(key, first["input"]) or hint
+        hint = elsewhere(key) or hint
         return places.error(path, f"unknown key {key!r}", hint)
     if first["type"] == "missing":
         return places.error((), f"no key {key!r}", _MISSING.get(key))

@@ -35,8 +35,8 @@ grid:
     [
         ("optimiser: adam", "my.yaml:5: unknown key 'optimiser'", "did you mean 'optimizer'?"),
         ("trails: 8", "my.yaml:5: unknown key 'trails'", "did you mean 'trials'?"),
-        ("epochs: 10", "my.yaml:5: unknown key 'epochs'", "is its budget: 10 epochs"),
-        ("n_trials: 8", "my.yaml:5: unknown key 'n_trials'", "of a study: trials: 8"),
+        ("epochs: 10", "my.yaml:5: unknown key 'epochs'", "is its budget: "),
+        ("n_trials: 8", "my.yaml:5: unknown key 'n_trials'", "trials: 64"),
         ("batch_size: 8", "my.yaml:5: unknown key 'batch_size'", "write it below grid"),
         ("trials: 0", "my.yaml:5: trials must be at least 1, not 0", ""),
         ("trials: many", "my.yaml:5: trials must be a whole number, not 'many'", ""),
