@@ -301,17 +301,18 @@ def _notes(
     if not located.small_level and not curve.grows:
         rises, first = located.change(small=True), slopes["first"]
         never = first.low is not None and first.low > -1 + 1e-6
+        counted = units([curve.example_unit])
         notes.append(
-            f"the small end {_not_level(rises > over)}: {rises - 1:.0%} more "
-            f"{units([curve.example_unit])} after two doublings, slope {slope_text(first)}"
+            f"the small end {_not_level(rises > over)}: {rises - 1:.0%} more {counted} after two "
+            f"doublings, slope {slope_text(first)}"
             + (", never -1" if never else "")
-            + "; min_examples is an upper bound"
+            + f"; the fewest {counted} are an upper bound"
         )
     if not located.large_level:
         falls, last = located.change(small=False), slopes["last"]
         notes.append(
             f"the large end {_not_level(falls > over)}: {1 - 1 / falls:.0%} fewer steps after two "
-            f"doublings, slope {slope_text(last)}; min_steps is an upper bound"
+            f"doublings, slope {slope_text(last)}; the least steps are an upper bound"
         )
     if located.rise is not None:
         notes.append(

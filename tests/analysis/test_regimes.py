@@ -117,7 +117,7 @@ def test_perfect_scaling_alone_bounds_what_lies_beyond(plain_curve: Plain) -> No
     assert found.min_examples.value == pytest.approx(1e6, rel=0.1)
     (note,) = [note for note in found.notes if "large end" in note]
     assert note.startswith("the large end is not level: 75% fewer steps after two doublings")
-    assert note.endswith("; min_steps is an upper bound")
+    assert note.endswith("; the least steps are an upper bound")
 
 
 def test_a_plateau_alone_bounds_what_lies_before(plain_curve: Plain) -> None:
@@ -134,7 +134,7 @@ def test_a_plateau_alone_bounds_what_lies_before(plain_curve: Plain) -> None:
     assert found.critical_batch_size.high < 100  # type: ignore[operator]
     (note,) = [note for note in found.notes if "small end" in note]
     assert note.startswith("the small end is not level: 300% more examples after two doublings")
-    assert note.endswith(", never -1; min_examples is an upper bound")
+    assert note.endswith(", never -1; the fewest examples are an upper bound")
 
 
 def test_an_end_that_may_not_be_level_is_said_so(plain_curve: Plain) -> None:
