@@ -52,8 +52,8 @@ def test_sweeps_by_the_path_of_a_results_dataset() -> None:
     (curve, *_) = limits.search(one, 0, 2)
     assert curve.batch_sizes == [*SIZES]
     assert curve.scaled_dimensions == 3
-    row = limits.count(limits.Block(cell=one, number=0, true=limits.loss(one, 64), sweeps=8))
-    assert row["curves"] == 8
+    row = limits.count(limits.Block(cell=one, number=0, true=limits.loss(one, 64), sweeps=24))
+    assert row["curves"] == 24
     before, after = float(str(row["before"])), float(str(row["after"]))
     assert before < 0.85
     assert abs(np.log(after)) < 0.6 * abs(np.log(before))
