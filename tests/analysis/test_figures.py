@@ -65,7 +65,6 @@ def test_steps_says_what_it_shows(odd: list[Curve], fits: list[Regimes]) -> None
         "perfect scaling",
         "critical batch size, 90 %",
         "ends of regimes, 90 %",
-        "rise, left out of the fit",
         "target not reached",
         "optimum on edge of space",
         "digits-softmax · validation_error < 0.04 · best of 16",
