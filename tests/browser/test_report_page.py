@@ -108,7 +108,8 @@ def test_examples_and_normalization(show: Show, file: Path, made: dict[str, Any]
     assert "over those at batch size 4" in seen.layout("p0-steps")["y"]
     seen.page.get_by_label("Normalize").select_option("least")
     regimes = made["panels"][0]["views"][0]["curves"][0]["regimes"]
-    least = regimes["min_steps"]["value"]
+    # Of a curve whose large end is not level the least that was measured.
+    least = regimes["min_steps"]["value"] or min(steps("sgd"))
     assert points(seen, "sgd")["y"] == pytest.approx([each / least for each in steps("sgd")])
 
 

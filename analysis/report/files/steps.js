@@ -125,7 +125,7 @@ function curveTraces(curve, mine, divided) {
     },
     marker: {
       symbol: one.marker, size: 8.5,
-      color: one.colour,
+      color: rows.map(() => one.colour),
       line: { width: 1, color: ink().paper },
     },
     customdata: rows.map((row) => [hover(curve, row), curve.label, row.batch_size]),
