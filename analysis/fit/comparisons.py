@@ -54,6 +54,8 @@ class Comparison:
     within: tuple[int, int] | None = None
     """The batch sizes, least and largest, over which the quantities are compared; None where they
     are compared as each curve gives them."""
+    measured_alike: bool = True
+    """Whether both curves' steps to target are of one quantity; else they are not compared."""
     level_ends: bool = True
     """Whether both ends of both curves are level: else the ratios are of this range alone."""
     notes: tuple[str, ...] = ()
@@ -62,6 +64,8 @@ class Comparison:
     def sentence(self) -> str:
         """The comparison as text: "the critical batch size of momentum is 3.1 [2.4, 4.0] times that
         of sgd; at the plateau momentum takes 2.0 [1.7, 2.3] times fewer steps"."""
+        if not self.measured_alike:
+            return f"{self.label} is not compared: the baseline was measured otherwise"
         if self.baseline is None:
             return f"the baseline of {self.label} is not clear"
         critical, plateau = self.ratios["critical_batch_size"], self.ratios["min_steps"]
@@ -269,6 +273,7 @@ def _measured_otherwise(curve: Curve, base: Curve) -> Comparison:
         label=curve.label,
         baseline=None,
         ratios=dict.fromkeys(QUANTITIES, Interval()),
+        measured_alike=False,
         notes=(
             f"{curve.label} is not compared with {base.label}: their evaluation grids or their "
             "estimators differ, so that their steps to target are of different quantities",
