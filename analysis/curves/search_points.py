@@ -100,7 +100,7 @@ def points(
     if withheld is not None:
         notes.append(
             f"point error bars and the budget check are withheld: {withheld}; the regimes' "
-            "intervals rest on the scatter of the batch sizes about the knee, and stand"
+            "intervals rest on the scatter of the batch sizes about the curve, and stand"
         )
     elif estimator == MINIMUM:
         budgets = [(point.batch_size, point.budget) for point in every if point.budget]

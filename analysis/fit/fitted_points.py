@@ -66,12 +66,7 @@ def _luck(curve: Curve, points: Sequence[Point], x: Array) -> Array:
         if len(point.middles) > 1:
             deviation[i] = float(np.log(point.middles).std(ddof=1))
             freedom[i], counted[i] = len(point.middles) - 1, len(point.middles)
-        elif (
-            point.estimator in (MINIMUM, BEST_OF_10)
-            and point.minimum
-            and point.fourth
-            and point.exact
-        ):
+        elif _drawn_alike(point) and point.minimum and point.fourth:
             deviation[i] = math.log(point.fourth / point.minimum) / math.sqrt(ratio)
             freedom[i], counted[i] = 1.0, 1.0
     known = freedom > 0
@@ -80,6 +75,12 @@ def _luck(curve: Curve, points: Sequence[Point], x: Array) -> Array:
     trend = np.exp(2 * _slope(x[known], deviation[known]) * (x - x[known].mean()))
     pooled = (freedom * deviation**2 / trend)[known].sum() / freedom[known].sum()
     return np.asarray(pooled * trend / np.where(known, counted, 1.0))
+
+
+def _drawn_alike(point: Point) -> bool:
+    """Whether a point is a best of trials whose order statistics are those of a random sample."""
+    ranked = point.estimator in (MINIMUM, BEST_OF_10)
+    return ranked and point.exact and point.exchangeable
 
 
 def _slope(x: Array, deviation: Array) -> float:

@@ -81,6 +81,10 @@ def test_points_of_which_nothing_is_known_have_none(plain_curve: Plain) -> None:
     assert known == pytest.approx(np.log(1.5) ** 2 / RATIO[2])
 
 
+def test_order_statistics_of_trials_that_were_not_drawn_alike_say_nothing() -> None:
+    assert not fitted_points(searched([1.5] * 10, exchangeable=False)).variance.any()
+
+
 def test_points_without_a_fourth_have_the_variance_of_the_others() -> None:
     curve = searched([1.5] * 10)
     points = (replace(curve.points[0], fourth=None, hits=2), *curve.points[1:])
