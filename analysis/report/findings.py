@@ -150,8 +150,8 @@ def _rests(curve: Curve, fit: Regimes | None) -> str:
         many = f"batch size {sizes[0]:,} alone"
     parts = [many, _ESTIMATORS[curve.named].format(count(curve.trials, "trial"))]
     if fit is not None and fit.min_steps.high is not None and not curve.relative:
-        least = interval(*fit.min_steps.ends)
-        parts.append(f"{least} steps at the plateau" if fit.large_level else f"least steps {least}")
+        which = "steps at the plateau" if fit.large_level else "least steps"
+        parts.append(f"{which} {interval(*fit.min_steps.ends)}")
     if curve.censored:
         parts.append("target not reached at " + ", ".join(f"{size:,}" for size in curve.censored))
     return "; ".join(parts)
