@@ -39,7 +39,7 @@ def open(source: str | Path | Location) -> Results:
                 hint="name a results folder, or a CSV with the columns batch_size and steps",
             )
         return Results(text, Folder(Location(PACKAGED[text])))
-    if "://" not in text and text.lower().endswith((".csv", ".parquet")):
+    if "://" not in text and text.lower().endswith((".csv", ".jsonl", ".parquet")):
         return Results(escaped(masked(text)), read(Path(text)))
     location = Location(source)
     return Results(location.root, Folder(location))

@@ -12,7 +12,7 @@ from typing import Any
 from results.errors import ResultsError
 from results.imports.support.mlperf_points import Point, rows, unit_of
 from results.schema import STUDIES
-from results.user_tables.curves import study_of
+from results.user_tables.trials import study_of
 
 Row = dict[str, Any]
 

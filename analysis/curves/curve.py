@@ -14,7 +14,7 @@ from analysis.curves import edges, samples
 from analysis.curves.estimators import MINIMUM, EstimatorError
 from analysis.curves.groups import Grouping, Wide, grouping, labels, target, widen
 from analysis.curves.points import SEARCH_ROLES, Point, tabulate
-from analysis.curves.runs import Rows, Runs, number
+from analysis.curves.runs import Rows, Runs, number, parameters
 from analysis.curves.search_points import points
 from analysis.curves.thinned_evaluations import Evaluations, Frame, every_second
 from analysis.formatting import sizes, unit
@@ -184,6 +184,10 @@ def prepared(
     """
     wide, note = widen(trials, apart=apart), None
     trials = wide.frame
+    for name in {*(by or ())} - {*trials.columns}:
+        values = [parameters(text).get(name) for text in trials["metaparameters"]]
+        if any(value is not None for value in values):
+            trials = trials.assign(**{name: pd.Series(values, index=trials.index)})
     if "workload_version" not in (by or ()) and trials["workload_version"].nunique() > 1:
         code = trials["workload_version"].where(trials["workload_version"].notna(), "")
         keys = [trials[name].astype(str) for name in ("workload", "dataset", "fields")]

@@ -17,11 +17,12 @@ from analysis.curves.estimators import (
     budget_note,
 )
 from analysis.curves.points import Point, of_runs, of_searches, pooled
-from analysis.curves.runs import Repeats, Rows, Runs, repeats_of_best
+from analysis.curves.runs import Repeats, Rows, Runs, parameters, repeats_of_best
 from analysis.curves.samples import Searches, largest, searches, shared
 from analysis.formatting import sizes
 from results.counts import agreeing, count
 from results.errors import nearest
+from results.user_tables.trials import TABLE
 
 _FEW = 4
 """Fewer trials than this cannot show whether they were enough."""
@@ -94,6 +95,7 @@ def points(
             made.setdefault(point.batch_size, []).append(point)
         notes += _search_notes(parts, used, many, n, estimator)
         notes += _minimized(over, used, n) if over else []
+    notes += _settings(runs, search)
     every = [pooled(made[size]) for size in sorted(made)]
     notes = [*dict.fromkeys(notes), *_replicate_notes(every)]
     notes += _point_notes(every)
@@ -143,8 +145,27 @@ def _withheld(runs: Runs, rows: Rows) -> str | None:
     adaptive = [name for name in methods if name.startswith("optuna")]
     if adaptive:
         return f"each trial of an adaptive search ({', '.join(adaptive)}) depends on those before"
+    if TABLE in methods:
+        return "the trials are rows of a table, not drawn alike"
     # A grid is a shuffle: any part of it is a random one.
     return "the trials were chosen by hand, not drawn (points)" if "points" in methods else None
+
+
+def _settings(runs: Runs, rows: Rows) -> list[str]:
+    """A note on the settings of a user's table that are minimized over."""
+    if TABLE not in runs.rows["search"][rows]:
+        return []
+    chosen = [parameters(text) for text in runs.rows["metaparameters"][rows]]
+    names = sorted({name for each in chosen for name in each})
+    values = {name: {each.get(name) for each in chosen} for name in names}
+    several = {name: len(each) for name, each in values.items() if len(each) > 1}
+    if not several:
+        return []
+    each = " and ".join(f"{name} ({count(n, 'value')})" for name, n in several.items())
+    return [
+        f"each point is the best of the runs over {each}: --by {next(iter(several))} makes a curve "
+        "of each value"
+    ]
 
 
 def _by_replicate(runs: Runs, rows: Rows, over: Sequence[str]) -> dict[float, Searches]:

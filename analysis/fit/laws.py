@@ -262,7 +262,11 @@ def _column(curves: Sequence[Curve], against: str) -> str:
         return columns[short]
     raise ResultsError(
         f"no column {against!r} distinguishes these curves",
-        hint=nearest(short, columns, f"columns: {', '.join(columns)}"),
+        hint=nearest(
+            short,
+            columns,
+            f"columns: {', '.join(columns)}; of others --by makes curves of each value",
+        ),
     )
 
 

@@ -11,9 +11,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
+
+import pandas as pd
 
 from results.counts import count
 from results.errors import ResultsError
@@ -22,7 +25,9 @@ from results.imports import Imported
 from results.imports.support.runs import Run, commit_runs, needed, size_of
 from results.schema import METAPARAMETERS, SPLITS
 from results.storage.location import Location
-from results.user_tables.table_file import TableFile
+from results.user_tables.runs import surviving
+from results.user_tables.table_file import TableFile, number
+from results.user_tables.trials import described
 
 SAMPLES = 500
 """The rows that ``run.history()`` returns of a longer run."""
@@ -30,7 +35,17 @@ _SPLITS = {"val": "validation", "valid": "validation", "eval": "validation", "de
 _RUNS = ("run_id", "_run", "run", "run_name")
 _CONFIG = ("config.", "config/", "config_")
 _NAMES = {"lr": "learning_rate", "bs": "batch_size", "optim": "optimizer", "wd": "weight_decay"}
+_PER_DEVICE = ("per_device_train_batch_size", "train_micro_batch_size_per_gpu")
+_MULTIPLES = ("gradient_accumulation_steps",)
+_DEVICES = ("world_size", "n_gpu", "num_devices")
 _TEXTS = ("optimizer", "schedule", "model", "dataset", "workload")
+
+
+_GIVEN = {
+    *(*_TEXTS, *METAPARAMETERS, *_NAMES, "batch_size", "seed"),
+    *(*_PER_DEVICE, *_MULTIPLES, *_DEVICES),
+}
+"""Columns that are a run's configuration without a prefix too."""
 
 
 def import_wandb(
@@ -60,6 +75,12 @@ def import_wandb(
         ResultsError: a history is sampled, a column is missing, or a row that cannot be placed,
             with its line; nothing is written.
     """
+    batch_size = (columns or {}).get("batch_size", "")
+    if batch_size.endswith(_PER_DEVICE):
+        raise ResultsError(
+            f"{batch_size} is the batch size of one device's forward pass, not that of an update",
+            hint="leave that --map out: it is multiplied by gradient_accumulation_steps and n_gpu",
+        )
     files = _files(path)
     runs: list[Run] = []
     for file in files:
@@ -76,12 +97,32 @@ def import_wandb(
         raise ResultsError(f"two runs are called {double!r}", hint="one file for each run")
     return commit_runs(
         results,
-        runs,
+        _described(runs),
         experiment=name or path.stem,
         source={"notes": "histories of Weights & Biases"},
         files=files,
         options=(sorted((columns or {}).items()), step),
     )
+
+
+def _described(runs: Sequence[Run]) -> list[Run]:
+    """The runs with what their configurations make of them: settings are minimized over."""
+    known = [
+        {**each.columns, **each.metaparameters, "batch_size": each.batch_size, "fields": None}
+        for each in runs
+    ]
+    configurations = [each.columns["fields"] for each in runs]
+    names = dict.fromkeys(name for each in configurations for name in each)
+    others = {name: [each.get(name) for each in configurations] for name in names}
+    return [
+        replace(
+            run,
+            role=more.pop("role"),
+            metaparameters=more.pop("metaparameters") or {},
+            columns={**run.columns, **more},
+        )
+        for run, more in zip(runs, described(pd.DataFrame(known), others), strict=True)
+    ]
 
 
 def _files(path: Path) -> list[Path]:
@@ -113,8 +154,10 @@ def _run(table: TableFile, name: str, rows: list[int], step: str, *, checked: bo
     ascending = sorted(rows, key=lambda row: (logged[row] or 0, row))
     if checked:
         _refuse_sampled(table, name, [int(logged[row] or 0) for row in ascending])
+    ascending = surviving(table, name, ascending, [int(numbers[row] or 0) for row in ascending])
     config = _config(table, rows, {step, "_step"})
-    if "batch_size" not in config:
+    config.setdefault("batch_size", _global_batch(config))
+    if config["batch_size"] is None:
         raise ResultsError(
             f"{table.path} line 1: no column batch_size or config.batch_size that is constant in "
             f"run {name}",
@@ -127,14 +170,19 @@ def _run(table: TableFile, name: str, rows: list[int], step: str, *, checked: bo
             rows[0], f"batch_size is {config['batch_size']!r}, not a number"
         ) from error
     by_step: dict[int, dict[str, float]] = {}
-    metrics = {theirs: ours for theirs in table.columns if (ours := _metric(theirs))}
+    metrics = _metrics(table, rows)
     if not metrics:
         raise ResultsError(
             f"{table.path} line 1: no column of a metric, as train/loss or val/loss",
             hint=f"name it: --map validation_loss=THEIRS, of {', '.join(table.columns)}",
         )
+    ended = True
     for theirs, ours in metrics.items():
         values = table.numbers(theirs, empty=True)
+        # An empty cell was not measured in that row; a last one of NaN is a run that diverged.
+        ended &= math.isfinite(
+            next((v for r in reversed(ascending) if (v := values[r]) is not None), 0)
+        )
         for row in ascending:
             value = values[row]
             if value is not None and not math.isnan(value):
@@ -145,17 +193,21 @@ def _run(table: TableFile, name: str, rows: list[int], step: str, *, checked: bo
         for key, value in config.items()
         if key in METAPARAMETERS and _is_number(value)
     }
-    fields = {k: v for k, v in config.items() if k not in {*used, *_TEXTS, "batch_size"}}
+    columns: dict[str, Any] = {key: str(config[key]) for key in _TEXTS[:-1] if key in config}
+    if "seed" in config and _is_number(config["seed"]):
+        columns["seed"] = int(float(config["seed"]))
     return Run(
         name=name,
         batch_size=size_of(table, rows[0], size),
         measurements=sorted(by_step.items()),
         steps_run=last,
-        ended=all(math.isfinite(v) for each in by_step.values() for v in each.values()),
+        ended=ended,
         columns={
             "workload": str(config.get("workload", "wandb")),
-            **{key: str(config[key]) for key in _TEXTS[:-1] if key in config},
-            "fields": fields or None,
+            **columns,
+            "fields": {
+                k: v for k, v in config.items() if k not in {*used, *_TEXTS, *columns, "batch_size"}
+            },
         },
         metaparameters=used,
     )
@@ -193,6 +245,36 @@ def _metric(column: str) -> str | None:
     return None
 
 
+def _metrics(table: TableFile, rows: Sequence[int]) -> dict[str, str]:
+    """Our name of each column of a metric that was measured in ``rows``.
+
+    Raises:
+        ResultsError: two of them have one name.
+    """
+    by_column: dict[str, str] = {}
+    for theirs, cells in table.columns.items():
+        ours = _metric(theirs)
+        if ours is None or all(cells[row] is None for row in rows):
+            continue
+        if ours in by_column.values():
+            other = next(each for each in by_column if by_column[each] == ours)
+            raise ResultsError(
+                f"{table.path} line 1: {other} and {theirs} both are {ours}",
+                hint=f"give one of them another name: --map test_{ours.partition('_')[2]}={theirs}",
+            )
+        by_column[theirs] = ours
+    return by_column
+
+
+def _global_batch(config: Mapping[str, Any]) -> float | None:
+    """The global batch of Transformers' or DeepSpeed's configuration; None where it has none."""
+    each = [number(config[name]) for name in _PER_DEVICE if name in config]
+    times = [number(config[name]) for name in _MULTIPLES if name in config]
+    devices = [number(config[name]) for name in _DEVICES if name in config][:1]
+    factors = [each[0], *times, *devices] if each else [None]
+    return None if None in factors else math.prod(f for f in factors if f is not None)
+
+
 def _config(table: TableFile, rows: Sequence[int], skip: set[str]) -> dict[str, Any]:
     """What is constant in a run: configuration columns, and others that are no metric."""
     config: dict[str, Any] = {}
@@ -203,7 +285,7 @@ def _config(table: TableFile, rows: Sequence[int], skip: set[str]) -> dict[str, 
         short = column
         for prefix in _CONFIG:
             short = short.removeprefix(prefix)
-        given = short != column or column in {*_TEXTS, *METAPARAMETERS, *_NAMES, "batch_size"}
+        given = short != column or column in _GIVEN
         if given and len(values) == 1:
             config[_NAMES.get(short, short)] = next(iter(values.values()))
     return config

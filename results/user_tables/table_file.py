@@ -53,9 +53,11 @@ class TableFile:
         if not os.path.isfile(path):
             raise ResultsError(
                 f"there is no file {path}",
-                hint="name a CSV or Parquet file of your own; a results folder has no suffix",
+                hint="name a CSV, JSON Lines or Parquet file of your own; a results folder has no "
+                "suffix",
             )
-        header, columns, places = (_csv if path.suffix.lower() == ".csv" else _parquet)(path)
+        read = {".csv": _csv, ".jsonl": _json_lines}.get(path.suffix.lower(), _parquet)
+        header, columns, places = read(path)
         double = next((name for name in header if name and header.count(name) > 1), None)
         if double:
             raise ResultsError(f"{path} has two columns {double!r}")
@@ -121,7 +123,7 @@ class TableFile:
     def numeric(self, column: str) -> bool:
         """Whether every cell that is not empty is a number (NaN included)."""
         cells = [cell for cell in self.columns[column] if cell is not None]
-        return bool(cells) and all(_number(cell) is not None for cell in cells)
+        return bool(cells) and all(number(cell) is not None for cell in cells)
 
     def numbers(
         self,
@@ -140,7 +142,7 @@ class TableFile:
         """
         values: list[float | None] = []
         for row, cell in enumerate(self.columns[column]):
-            value = None if cell is None else _number(cell)
+            value = None if cell is None else number(cell)
             if cell is not None and value is None:
                 raise self.fail(row, f"{column} is '{cell}', not a number")
             if value is None or math.isnan(value):
@@ -165,13 +167,36 @@ Read = tuple[list[str], list[list[Any]], list[str]]
 """The header, the cells of each of its columns, and the line of each row."""
 
 
-def _csv(path: Path) -> Read:
+def _text(path: Path) -> str:
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ResultsError(f"{path} is not UTF-8 text", hint="save it as CSV, UTF-8") from error
+        raise ResultsError(f"{path} is not UTF-8 text", hint="save it as UTF-8") from error
     except OSError as error:
         raise ResultsError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _json_lines(path: Path) -> Read:
+    """Each line an object; its keys are the columns, and one that it lacks is empty."""
+    rows: list[dict[str, Any]] = []
+    places: list[str] = []
+    for number, line in enumerate(_text(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ResultsError(f"{path} line {number} is not JSON: {error}") from error
+        if not isinstance(row, dict):
+            raise ResultsError(f"{path} line {number} is no JSON object")
+        rows.append(row)
+        places.append(f"line {number}")
+    header = [*dict.fromkeys(name for row in rows for name in row)]
+    return header, [[row.get(name) for row in rows] for name in header], places
+
+
+def _csv(path: Path) -> Read:
+    text = _text(path)
     head = next((line for line in text.splitlines() if line.strip()), "")
     delimiter = max(",;\t", key=head.count)
     # In files, \n, \r\n or \r ends a line; other characters that do so for Python are text.
@@ -236,7 +261,8 @@ def _cell(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, float)) else str(value)
 
 
-def _number(cell: Any) -> float | None:
+def number(cell: Any) -> float | None:
+    """A cell as float64 (NaN included); None where it is no number."""
     if isinstance(cell, bool):
         return None
     try:

@@ -40,16 +40,17 @@ def test_columns_with_a_home_go_there_and_the_rest_to_fields(tmp_path: Path) -> 
         "batch_size; steps; optimizer; width; learning_rate; target; note\n"
         "# a comment\n"
         "8; 100; sgd; 64; 0.1; validation_error < 0.04; first\n\n"
-        "8; 80; sgd; 256; 0.2; validation_error < 0.04; first\n",
+        "8; 80; sgd; 64; 0.2; validation_error < 0.04; first\n",
     )
     trials = results.open(path).trials
     assert trials.optimizer.tolist() == ["sgd", "sgd"]
     assert trials.learning_rate.tolist() == [0.1, 0.2]
-    assert trials.width.tolist() == [64, 256]
+    assert trials.width.tolist() == [64, 64]
     assert json.loads(trials.fields[0]) == {"note": "first", "width": 64}
     assert trials.target_metric.tolist() == ["validation_error"] * 2
     assert trials.target_value.tolist() == [0.04] * 2
-    assert len(results.open(path).where("width = 64").trials) == 1
+    assert len(results.open(path).where("width = 64").trials) == 2
+    assert json.loads(trials.metaparameters[1]) == {"learning_rate": 0.2}
 
 
 def test_numbers_that_describe_points_do_not_tell_curves_apart(tmp_path: Path) -> None:
@@ -102,8 +103,10 @@ def test_whole_curves_without_runs(tmp_path: Path) -> None:
 
 
 def test_whole_curves_of_two_widths_are_two(tmp_path: Path) -> None:
-    text = "batch_size,step,run,width,train_loss\n8,1,a,64,2.5\n8,1,b,256,1.5\n"
-    assert results.open(_file(tmp_path, text)).trials.width.tolist() == [64, 256]
+    rows = [f"{size},1,{width}-{size},{width},2.5" for size in (8, 16) for width in (64, 256)]
+    text = "\n".join(["batch_size,step,run,width,train_loss", *rows])
+    texts = results.open(_file(tmp_path, text)).trials.metaparameters
+    assert [json.loads(text)["width"] for text in texts] == [64, 256, 64, 256]
 
 
 def test_steps_of_points_cannot_be_found_again(tmp_path: Path) -> None:
@@ -138,11 +141,10 @@ def test_steps_read_off_a_figure_have_their_error(tmp_path: Path) -> None:
         ("batch_size,stesp\n8,1\n", "has no column 'steps'", "rename 'stesp'"),
         ("a,b\n8,1\n", "has no column 'batch_size'", "needed: batch_size and steps"),
         ("batch_size,steps\n8,10\n16,many\n", "line 3: steps is 'many', not a number", None),
-        ("batch_size,steps\n8,10\n\n16,nan\n", "line 4: steps is NaN", None),
-        ("batch_size,steps\n8,\n", "line 2: steps is missing", None),
+        ("batch_size,steps\n8,10\n\n16,nan\n", "line 4: steps is NaN", "inf where the run did"),
+        ("batch_size,steps\n8,\n", "line 2: steps is missing", "inf where the run did"),
         ("batch_size,steps\n8,0\n", "line 2: steps is 0, but it must be above 0", None),
         ("batch_size,steps\n8,10\n16,-5\n", "line 3: steps is -5, but it must be above", None),
-        ("batch_size,steps\n8,inf\n", "line 2: steps is inf", None),
         ("batch_size,steps\n0,5\n", "line 2: batch_size is 0, but it must be at least 1", None),
         ("batch_size,steps\n8.5,5\n", "line 2: batch_size is 8.5, but it must be whole", None),
         ("batch_size,steps\nbig,5\n", "line 2: batch_size is 'big', not a number", None),

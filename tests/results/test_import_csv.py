@@ -30,7 +30,7 @@ def files(root: Path) -> dict[str, bytes]:
 
 def test_columns_by_other_names(points: Path, tmp_path: Path) -> None:
     done = IMPORTS.get("csv")(points, tmp_path / "runs", columns=MAP, citation="me", licence="CC0")
-    assert (done.experiment, done.trials, done.studies, done.fresh) == ("mine", 4, 4, True)
+    assert (done.experiment, done.trials, done.studies, done.fresh) == ("mine", 4, 3, True)
     run = results.open(tmp_path / "runs")
     assert run.trials.steps_to_target.tolist() == [100.0, 90.0, 50.0, 40.5]
     assert run.trials.batch_size.tolist() == [8, 8, 16, 32]

@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any, Literal, get_args
 
 from results.counts import agreeing
-from results.user_tables.curves import study_of
+from results.user_tables.trials import study_of
 
 Unit = Literal["epoch", "sample", "token", "step"]
 UNITS: tuple[Unit, ...] = get_args(Unit)

@@ -14,8 +14,8 @@ from results.schema import GROUP_COLUMNS, METAPARAMETERS
 from results.storage.location import Location
 from results.storage.masking import masked
 from results.storage.names import experiment_name
-from results.user_tables.curves import study_of
 from results.user_tables.table_file import TableFile
+from results.user_tables.trials import study_of
 
 FINAL = "final"
 """The role of a run that was measured at its end alone."""
@@ -76,7 +76,11 @@ def commit_runs(
             measurements.append({**keys, "step": step, "examples": examples, "metrics": metrics})
     studies: dict[str, dict[str, Any]] = {}
     for trial in trials:
-        studies[trial["study"]] = {name: trial.get(name) for name in GROUP_COLUMNS}
+        notes = trial.pop("notes", None)
+        studies[trial["study"]] = {
+            **{name: trial.get(name) for name in GROUP_COLUMNS},
+            "notes": notes,
+        }
     address = files[0] if len(files) == 1 else files[0].parent
     facts = {
         **source,

@@ -1,0 +1,119 @@
+"""A user's table of whole curves: a row for each evaluation of each run."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+
+from results.errors import ResultsError
+from results.schema import SPLITS
+from results.storage.source import Memory
+from results.user_tables.runs import run_numbers, surviving
+from results.user_tables.table_file import TableFile
+from results.user_tables.trials import memory, trials
+
+_NO_METRICS = {"target", "examples", "run"}
+
+
+def whole_curves(file: TableFile, rows: pd.DataFrame) -> Memory:
+    """The runs of ``rows``: columns ``batch_size``, ``step``, and those that a trial has.
+
+    A step of a run that goes back was trained again, and the later rows count. A run whose last
+    value of a metric is NaN or infinite has diverged; an empty cell was not measured.
+
+    Raises:
+        ResultsError: as ``curves.read``.
+    """
+    known = [str(name) for name in rows if name not in {"batch_size", "step"}]
+    if file.has("run"):
+        rows["run"] = [str(cell) for cell in file.columns["run"]]
+    others = [name for name in file.columns if name not in {*rows, *_NO_METRICS}]
+    measured = {name for name in others if name.startswith(tuple(f"{s}_" for s in SPLITS))}
+    texts = [name for name in others if not file.numeric(name) and name not in measured]
+    for name in texts:
+        rows[name] = file.columns[name]
+    numbers = [name for name in known if pd.api.types.is_numeric_dtype(rows[name])]
+    distinguishing = [*(name for name in known if name not in numbers), *texts]
+    run = run_numbers(file, rows, distinguishing, numbers)
+    counted = [at for _, part in rows.groupby(run, sort=False) for at in _counted(file, part)]
+    rows, run = rows.loc[sorted(counted)].copy(), run.loc[sorted(counted)]
+    cells = {name: file.numbers(name, empty=True) for name in others if name not in texts}
+    for name, column in cells.items():
+        rows[name] = pd.Series(column, dtype=float).loc[rows.index]
+    varies = [
+        name
+        for name in (*known, *others)
+        if rows[name].groupby(run).nunique(dropna=name in cells).gt(1).any()
+    ]
+    metrics = [name for name in cells if name in measured or name in varies]
+    if not {*metrics} - {"train_seconds"}:
+        raise ResultsError(
+            f"{file.path} has no metric besides step",
+            hint="for example a column validation_error; or, for points, a column steps",
+        )
+    _refuse_double(file, rows, run, metrics)
+    runs = rows.groupby(run, sort=False)
+    first = rows.loc[[part.index[0] for _, part in runs]]
+    made = trials(
+        file,
+        first[["batch_size", *(name for name in known if name not in varies)]],
+        [f"run-{number}" for number in range(len(first))],
+        [name for name in others if name not in varies and name not in metrics],
+    )
+    points = []
+    for trial, (_, part) in zip(made, runs, strict=True):
+        ended = all(_ended([cells[name][at] for at in part.index]) for name in metrics)
+        size, last = trial["batch_size"], int(part["step"].max())
+        trial |= {"steps_run": last, "examples_run": int(last * size), "stop_reason": "budget"}
+        if not ended:
+            trial |= {"status": "INFEASIBLE", "stop_reason": "diverged"}
+        evaluations = part.groupby("step")[metrics].first().reset_index()
+        for step, *values in evaluations.to_numpy(float).tolist():
+            pairs = zip(metrics, values, strict=True)
+            evaluated = {name: value for name, value in pairs if not math.isnan(value)}
+            points.append(
+                {
+                    **{key: trial[key] for key in ("experiment", "study", "trial", "run")},
+                    "step": int(step),
+                    "examples": int(step * size),
+                    "train_seconds": evaluated.pop("train_seconds", None),
+                    "metrics": evaluated,
+                }
+            )
+    return memory(made, points)
+
+
+def _counted(file: TableFile, part: pd.DataFrame) -> list[int]:
+    """The rows of a run that count; one without double steps may be in any order."""
+    places, steps = part.index.tolist(), part["step"].astype(int).tolist()
+    if part["step"].is_unique:
+        return places
+    name = (
+        str(part["run"].iloc[0])
+        if "run" in part
+        else f"of batch size {int(part['batch_size'].iloc[0])}"
+    )
+    return surviving(file, name, places, steps)
+
+
+def _ended(cells: list[float | None]) -> bool:
+    """Whether the last cell of a metric that is not empty is a finite number."""
+    last = next((cell for cell in reversed(cells) if cell is not None), 0.0)
+    return math.isfinite(last)
+
+
+def _refuse_double(file: TableFile, rows: pd.DataFrame, run: pd.Series, metrics: list[str]) -> None:
+    """Several rows may hold the metrics of one step, but each metric once."""
+    keys: list[Any] = [run, rows["step"]]
+    counts = rows.groupby(keys)[metrics].transform("count")
+    double = (counts > 1).any(axis=1) & rows.assign(run=run).duplicated(["run", "step"])
+    if double.any():
+        at = rows.index[[*double].index(True)]
+        step, size = int(rows["step"][at]), int(rows["batch_size"][at])
+        raise file.fail(
+            at,
+            f"step {step} occurs twice in one run at batch size {size}",
+            "distinguish the runs of a batch size by a column `run`",
+        )
