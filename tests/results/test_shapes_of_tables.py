@@ -300,7 +300,7 @@ def test_diverged_runs_of_a_grid_of_learning_rates(tmp_path: Path) -> None:
         frames[f"b{size}-0.1"] = history(size)
         frames[f"b{size}-0.2"] = history(size, rate=0.2, harder=1.1)
         diverged = history(size, rate=0.8)
-        diverged["val/loss"] = [2.0, *["NaN"] * (len(diverged) - 1)]
+        diverged["val/loss"] = pd.Series(["2.0"] + ["NaN"] * (len(diverged) - 1))
         frames[f"b{size}-0.8"] = diverged
     run = imported(tmp_path, frames)
     status = run.trials.groupby("learning_rate")["status"].unique()
