@@ -17,10 +17,10 @@ from torch.utils.data import Dataset
 
 from workloads.errors import WorkloadError, nearest
 from workloads.layout_plan import LayoutPlan
-from workloads.named_batch import PLACES, named
 from workloads.registry import name_of
 from workloads.text.tokens import TokenStream
 from workloads.user_code.data_files import fingerprint, listed, located
+from workloads.user_code.named_batch import PLACES, named
 
 Batch = tuple[Tensor, ...]
 """Tensors whose leading dimension is the examples."""

@@ -16,9 +16,9 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from workloads.base import Batch, Classification, Workload
 from workloads.errors import WorkloadError, nearest
 from workloads.generated.split import GeneratedSplit
-from workloads.named_batch import NamedExamples
 from workloads.text.tokens import TokenStream
 from workloads.user_code.local_imports import is_installed, is_packaged
+from workloads.user_code.named_batch import NamedExamples
 
 SPLITS = ("train", "validation", "test")
 _ALIASES = {"val": "validation", "valid": "validation", "dev": "validation", "eval": "validation"}

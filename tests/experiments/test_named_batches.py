@@ -13,7 +13,7 @@ from experiments.training.streams import collate
 from tests.problems import engine, study, trials
 from workloads import WorkloadError, load
 from workloads.checks import check_splits
-from workloads.named_batch import NamedBatch
+from workloads.user_code.named_batch import NamedBatch
 
 PARTS = '''
 import torch
