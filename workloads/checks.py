@@ -18,7 +18,7 @@ from workloads.errors import WorkloadError, nearest
 from workloads.generated.split import GeneratedSplit
 from workloads.text.tokens import TokenStream
 from workloads.user_code.local_imports import is_installed, is_packaged
-from workloads.user_code.named_batch import NamedExamples
+from workloads.user_code.named_batch import by_names
 
 SPLITS = ("train", "validation", "test")
 _ALIASES = {"val": "validation", "valid": "validation", "dev": "validation", "eval": "validation"}
@@ -106,21 +106,15 @@ def length_of(data: Any) -> int | None:
 
 
 def _split(value: Any, split: str, workload: Workload) -> Batch | TokenStream | Dataset[Any]:
-    place, names = f"split {split!r} of {workload.name}", workload.batch_names
+    place = f"split {split!r} of {workload.name}"
     if hasattr(workload, "collate_fn") or hasattr(value, "collate_fn"):
         what = "is a DataLoader" if isinstance(value, DataLoader) else "has a collate_fn"
         raise WorkloadError(
             f"{place} {what}: batches are drawn and put together here",
             hint="give the dataset, with examples of equal shapes: pad them in its __getitem__",
         )
-    if isinstance(value, Mapping) and names:
-        value = tuple(_part(value, name, place) for name in names)
-    elif names and not isinstance(
-        value, GeneratedSplit | IterableDataset | TokenStream | list | tuple
-    ):
-        for name in names:
-            _part(value[0], name, place)
-        value = NamedExamples(value, names)
+    if workload.batch_names:
+        value = by_names(value, workload.batch_names, place)
     if isinstance(value, GeneratedSplit | IterableDataset):
         return _endless_or_iterable(value, split, place)
     if isinstance(value, TensorDataset):
@@ -147,16 +141,6 @@ def _split(value: Any, split: str, workload: Workload) -> Batch | TokenStream | 
         raise WorkloadError(f"{place} is empty")
     dataset: Dataset[Any] = value
     return dataset
-
-
-def _part(example: Any, name: str, place: str) -> Any:
-    """A named part of a split or an example."""
-    if not isinstance(example, Mapping) or name not in example:
-        what = f"has no {name!r}" if isinstance(example, Mapping) else "is no dict"
-        raise WorkloadError(
-            f"{place} {what}", hint="batch_names of the workload are the keys of its examples"
-        )
-    return example[name]
 
 
 _TOKEN_TYPES = (torch.uint8, torch.uint16, torch.int32, torch.int64)

@@ -6,7 +6,11 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, IterableDataset
+
+from workloads.errors import WorkloadError
+from workloads.generated.split import GeneratedSplit
+from workloads.text.tokens import TokenStream
 
 PLACES = {"augment": 0, "transform": 0, "forward": 1, "loss": 1, "metrics": 1}
 """Methods of a workload that take a batch, and its place among their arguments."""
@@ -34,6 +38,26 @@ class NamedBatch(tuple[Any, ...]):
         if key not in self.names:
             raise KeyError(key)
         return super().__getitem__(self.names.index(key))
+
+
+def by_names(split: Any, names: tuple[str, ...], place: str) -> Any:
+    """A split of dicts as one of tuples in the order of ``names``; any other as it is.
+
+    Raises:
+        WorkloadError: the examples are no dicts, or have no such part; ``place`` names the split.
+    """
+    if isinstance(split, tuple | list | TokenStream | GeneratedSplit | IterableDataset):
+        return split
+    example = split if isinstance(split, Mapping) else split[0]
+    for name in names:
+        if not isinstance(example, Mapping) or name not in example:
+            what = f"has no {name!r}" if isinstance(example, Mapping) else "is no dict"
+            raise WorkloadError(
+                f"{place} {what}", hint="batch_names of the workload are the keys of its examples"
+            )
+    if isinstance(split, Mapping):
+        return tuple(split[name] for name in names)
+    return NamedExamples(split, names)
 
 
 class NamedExamples(Dataset[tuple[Any, ...]]):
