@@ -20,11 +20,15 @@ from workloads.layout_plan import LayoutPlan
 from workloads.registry import name_of
 from workloads.text.tokens import TokenStream
 from workloads.user_code.data_files import fingerprint, listed, located
+from workloads.user_code.named_batch import PLACES, named
 
 Batch = tuple[Tensor, ...]
 """Tensors whose leading dimension is the examples."""
 
-_FACTS = ("target", "dataset", "model_name", "example_unit", "tokens_per_example", "version")
+_FACTS = (
+    *("target", "dataset", "model_name", "example_unit", "tokens_per_example", "batch_names"),
+    "version",
+)
 
 
 class _WorkloadType(type):
@@ -60,6 +64,9 @@ class Workload(metaclass=_WorkloadType):
     added_fields: ClassVar[frozenset[str]] = frozenset()
     """Fields that a packaged workload got after trials of it had been recorded: at its default such
     a field is not in the identity, and those trials count."""
+    batch_names: ClassVar[tuple[str, ...]] = ()
+    """Names of a batch's parts, where ``data`` gives dicts: ``augment`` to ``metrics`` then read
+    ``batch["labels"]``, or give ``**batch`` to a model."""
     version: ClassVar[str | None] = None
     """Pins the identity of this very class: its file is not hashed, and may be edited freely."""
 
@@ -79,6 +86,9 @@ class Workload(metaclass=_WorkloadType):
                 raise WorkloadError(
                     f"{cls.__name__}: {field!r} cannot be a field: the name is reserved"
                 )
+        for method, place in PLACES.items() if cls.batch_names else ():
+            if method in cls.__dict__:
+                setattr(cls, method, named(cls.__dict__[method], place, cls.batch_names))
         try:
             dataclasses.dataclass(frozen=True, kw_only=True)(cls)
         except ValueError as error:  # a mutable default
@@ -145,8 +155,8 @@ class Workload(metaclass=_WorkloadType):
 
         A split is a tuple of tensors with one leading dimension (put on the device whole), a
         ``TokenStream`` (one long text, windows of which are the examples), or a map-style Dataset
-        of tuples (streamed). ``"train"`` may also be an IterableDataset, or a GeneratedSplit. The
-        caller changes none of them.
+        of tuples (streamed); with ``batch_names`` dicts instead of tuples. ``"train"`` may also be
+        an IterableDataset, or a GeneratedSplit. The caller changes none of them.
         """
         raise WorkloadError(f"workload {self.name} has no method data(self)")
 
@@ -206,8 +216,12 @@ class Workload(metaclass=_WorkloadType):
         self,
         output: Any,  # noqa: ARG002
         batch: Batch,  # noqa: ARG002
-    ) -> Mapping[str, Tensor | tuple[Tensor | float, int]]:
-        """Out-of-sample metrics: shape (B,), one value an example, or (sum, count), not a mean."""
+    ) -> Mapping[str, Tensor | tuple[Tensor | float, Tensor | int]]:
+        """Out-of-sample metrics, not means: of shape (B,), one value an example, or (sum, count).
+
+        Both of shape (B,), such as the losses and the number of an example's tokens that are no
+        padding, give the mean over all tokens of a split.
+        """
         raise WorkloadError(f"workload {self.name} has no method metrics(self, output, batch)")
 
     @property

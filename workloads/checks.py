@@ -11,13 +11,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from workloads.base import Batch, Classification, Workload
 from workloads.errors import WorkloadError, nearest
 from workloads.generated.split import GeneratedSplit
 from workloads.text.tokens import TokenStream
 from workloads.user_code.local_imports import is_installed, is_packaged
+from workloads.user_code.named_batch import by_names
 
 SPLITS = ("train", "validation", "test")
 _ALIASES = {"val": "validation", "valid": "validation", "dev": "validation", "eval": "validation"}
@@ -89,7 +90,7 @@ def check_splits(data: Any, workload: Workload) -> dict[str, Batch | TokenStream
                 f"data() of {workload.name} has no split {split!r}",
                 hint=f"its target is {workload.target}" if split != "train" else None,
             )
-    return {split: _split(data[split], split, workload.name) for split in SPLITS if split in data}
+    return {split: _split(data[split], split, workload) for split in SPLITS if split in data}
 
 
 def length_of(data: Any) -> int | None:
@@ -104,8 +105,16 @@ def length_of(data: Any) -> int | None:
         return None
 
 
-def _split(value: Any, split: str, name: str) -> Batch | TokenStream | Dataset[Any]:
-    place = f"split {split!r} of {name}"
+def _split(value: Any, split: str, workload: Workload) -> Batch | TokenStream | Dataset[Any]:
+    place = f"split {split!r} of {workload.name}"
+    if hasattr(workload, "collate_fn") or hasattr(value, "collate_fn"):
+        what = "is a DataLoader" if isinstance(value, DataLoader) else "has a collate_fn"
+        raise WorkloadError(
+            f"{place} {what}: batches are drawn and put together here",
+            hint="give the dataset, with examples of equal shapes: pad them in its __getitem__",
+        )
+    if workload.batch_names:
+        value = by_names(value, workload.batch_names, place)
     if isinstance(value, GeneratedSplit | IterableDataset):
         return _endless_or_iterable(value, split, place)
     if isinstance(value, TensorDataset):
@@ -119,7 +128,7 @@ def _split(value: Any, split: str, name: str) -> Batch | TokenStream | Dataset[A
     if isinstance(value, Mapping):
         raise WorkloadError(
             f"{place} is a dict, of {', '.join(map(repr, list(value)[:4])) or 'nothing'}",
-            hint="give its tensors as a tuple, (x, y): batches are tuples",
+            hint="name its parts, batch_names = ('x', 'y'), or give them as a tuple, (x, y)",
         )
     if not (
         hasattr(value, "__len__") and hasattr(value, "__getitem__") and not torch.is_tensor(value)
@@ -285,7 +294,8 @@ def check_per_example(values: Any, batch_size: int, what: str, workload: Workloa
 
 
 def check_metrics(metrics: Any, batch_size: int, workload: Workload) -> None:
-    """``metrics`` must be a mapping of names to one value an example, or to (sum, count).
+    """``metrics`` must be a mapping of names to one value an example, or to (sum, count): of the
+    batch, or of each example.
 
     Raises:
         WorkloadError: it is not.
@@ -299,7 +309,7 @@ def check_metrics(metrics: Any, batch_size: int, workload: Workload) -> None:
         if not isinstance(name, str) or not name.isidentifier():
             raise WorkloadError(f"metrics() of {workload.name}: {name!r} is not a metric's name")
         if isinstance(value, tuple):
-            _check_sum(name, value, workload)
+            _check_sum(name, value, batch_size, workload)
         else:
             check_per_example(value, batch_size, f"metric {name!r}", workload)
 
@@ -346,15 +356,13 @@ def check_split_metrics(metrics: Any, others: Iterable[str], workload: Workload)
             )
 
 
-def _check_sum(name: str, value: tuple[Any, ...], workload: Workload) -> None:
-    scalar_types = (int, float, Tensor)
-    whole = len(value) == 2 and all(
-        isinstance(part, scalar_types) and (not torch.is_tensor(part) or part.dim() == 0)
-        for part in value
-    )
-    if not whole:
+def _check_sum(name: str, value: tuple[Any, ...], batch_size: int, workload: Workload) -> None:
+    numbers = all(isinstance(part, (int, float, Tensor)) for part in value)
+    shapes = {tuple(part.shape) if torch.is_tensor(part) else () for part in value}
+    if not numbers or len(value) != 2 or shapes not in ({()}, {(batch_size,)}):
         raise WorkloadError(
-            f"metric {name!r} of workload {workload.name} is a tuple, but not (sum, count)"
+            f"metric {name!r} of workload {workload.name} is a tuple, but not (sum, count)",
+            hint="two numbers of the batch, or two tensors with a value for each example",
         )
 
 

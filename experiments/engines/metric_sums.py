@@ -36,7 +36,7 @@ class MetricSums:
         self.outputs: list[tuple[Tensor, Tensor, Tensor]] = []
         """Of each chunk: the places of its examples, each model's outputs, the targets."""
         self.sums: dict[str, Tensor] = {}
-        self.counts: dict[str, int] = {}
+        self.counts: dict[str, Tensor] = {}
 
     def add(
         self,
@@ -45,7 +45,8 @@ class MetricSums:
         batch: Batch | None = None,
         output: Any = None,
     ) -> None:
-        """Add a chunk: per metric ``(models, examples)`` values, or (``(models,)`` sum, count).
+        """Add a chunk: per metric ``(models, examples)`` values, (``(models,)`` sum, count), or
+        sums and counts of ``(models, examples)`` each.
 
         Args:
             indices: its examples, or only their number where no outputs are gathered.
@@ -59,24 +60,24 @@ class MetricSums:
             if name == OUTPUTS and isinstance(indices, Tensor) and batch is not None:
                 self.outputs.append((indices, value, batch[1]))
                 continue
-            if isinstance(value, tuple):
-                total, count = value
-                total = torch.as_tensor(total, device=self.device).to(torch.float64)
-                total = total.reshape(-1).expand(self.models)
-                count = int(count)
-            else:
-                total = value.to(torch.float64).reshape(self.models, examples).sum(1)
-                count = examples
-            self.sums[name] = self.sums[name] + total if name in self.sums else total
-            self.counts[name] = self.counts.get(name, 0) + count
+            total, count = value if isinstance(value, tuple) else (value, None)
+            if count is None:
+                count = torch.ones_like(total)
+            each = torch.is_tensor(count) and count.dim() > 0
+            for kept, part in ((self.sums, total), (self.counts, count)):
+                added = torch.as_tensor(part, device=self.device).to(torch.float64)
+                if each:
+                    added = added.reshape(self.models, examples).sum(1)
+                added = added.reshape(-1).expand(self.models)
+                kept[name] = kept[name] + added if name in kept else added
 
     def means(self, all_reduce: Callable[[Tensor], Tensor]) -> list[dict[str, float]]:
         """Each model's means over all chunks of all ranks, which ``all_reduce`` sums over."""
         names = sorted(self.sums)
         sums = torch.stack([self.sums[name] for name in names])
-        counts = sums.new_tensor([[self.counts[name]] for name in names])
+        counts = torch.stack([self.counts[name] for name in names])
         table = all_reduce(torch.cat([sums, counts], dim=1))
-        means = (table[:, :-1] / table[:, -1:]).T.tolist()
+        means = (table[:, : self.models] / table[:, self.models :]).T.tolist()
         whole = self._of_the_split(all_reduce)
         return [
             {**dict(zip(names, row, strict=True)), **of_model}

@@ -32,7 +32,9 @@ from experiments.training.study_context import StudyContext
 from workloads import Batch
 
 _Trace = tuple[Callable[..., Any], dict[str, int | None]]
-"""A traced function, and the counts of the metrics it returns (``None``: one value an example)."""
+"""A traced function, and the counts of the metrics it returns (``None``: one value an example;
+``_EACH``: a sum and a count of each example)."""
+_EACH = -1
 _TRACES = 64
 _traces: OrderedDict[Any, _Trace] = OrderedDict()
 
@@ -143,6 +145,10 @@ class Stack:
     def cut(self, rows: Tensor) -> dict[str, Tensor]:
         """A copy of the parameters of ``rows`` by name, ``(rows, *shape)``, laid out as here."""
         return self.views_of(self.weights[rows])
+
+
+def _wide(x: Tensor) -> torch.dtype:
+    return torch.promote_types(x.dtype, torch.float32)
 
 
 class _Loss(nn.Module):
@@ -310,9 +316,14 @@ class StackedStep:
         views = self._views()[0] if views is None else views
         graph, counts = self._graph("metrics", self._metrics, views, batch)
         values = graph(*views.values(), *batch)
+        pairs = zip(counts.items(), values, strict=True)
         return {
-            name: value if count is None else (value, count)
-            for (name, count), value in zip(counts.items(), values, strict=True)
+            name: value
+            if count is None
+            else tuple(value.unbind(1))
+            if count < 0
+            else (value, count)
+            for (name, count), value in pairs
         }
 
     def _metrics(self, *flat: Tensor) -> list[Tensor]:
@@ -326,11 +337,12 @@ class StackedStep:
                     self.measured, {f"model.{k}": v for k, v in named}, (batch,)
                 )
             # What is not a tensor, a count, leaves here: it is the same for every model.
-            self._counts = {
-                name: int(value[1]) if isinstance(value, tuple) else None
-                for name, value in metrics.items()
-            }
-            plain = (v[0] if isinstance(v, tuple) else v for v in metrics.values())
+            self._counts, plain = {}, []
+            for name, value in metrics.items():
+                pair = value if isinstance(value, tuple) else (value, None)
+                each = torch.is_tensor(pair[1]) and pair[1].dim() > 0
+                plain.append(torch.stack([x.to(_wide(x)) for x in pair]) if each else pair[0])
+                self._counts[name] = _EACH if each else None if pair[1] is None else int(pair[1])
             return [torch.as_tensor(v) for v in plain]
 
         self.base.eval()

@@ -312,8 +312,7 @@ def _load(
 ) -> tuple[Workload, dict[str, Split]]:
     del identity  # part of the key: an edited file is loaded again
     workload = workloads.load(spec, json.loads(fields), base)
-    data = workload.data()
-    check_splits(data, workload)
+    data = check_splits(workload.data(), workload)
     if isinstance(data["train"], IterableDataset):
         check_stream(data["train"], workload)
     where = torch.device(device)

@@ -169,7 +169,7 @@ def collate(examples: list[Any], name: str) -> Batch:
     if not isinstance(examples[0], tuple | list):
         raise WorkloadError(
             f"an example of {name} is a {type(examples[0]).__name__}",
-            hint="give tuples, such as (x, y), or (x,)",
+            hint="give tuples, such as (x, y), or (x,); or dicts in a Dataset with batch_names",
         )
     try:
         return tuple(default_collate(examples))

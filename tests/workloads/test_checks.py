@@ -159,8 +159,15 @@ def test_the_designs_words_for_a_mean() -> None:
 
 def test_sums_with_counts_pass_and_other_tuples_do_not() -> None:
     check_metrics({"perplexity": (torch.tensor(3.0), 7), "error": (1.0, 4)}, 4, WORKLOAD)
+    check_metrics({"loss": (torch.zeros(4), torch.ones(4, dtype=torch.int64))}, 4, WORKLOAD)
     wrong: Any
-    for wrong in ((1.0,), (torch.zeros(4), 4), (1.0, 2, 3), (1.0, "4")):
+    for wrong in (
+        (1.0,),
+        (torch.zeros(4), 4),
+        (torch.zeros(4), torch.ones(3)),
+        (1.0, 2, 3),
+        (1.0, "4"),
+    ):
         with pytest.raises(WorkloadError, match=r"metric 'error' .* not \(sum, count\)"):
             check_metrics({"error": wrong}, 4, WORKLOAD)
     for wrong in (torch.zeros(4), {}, None):
