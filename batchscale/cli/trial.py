@@ -64,8 +64,8 @@ def trial(
         bool,
         typer.Option(
             "--trust",
-            help="With --from: run the Python files that the record names. Those that the default "
-            "results folder names are run without.",
+            help="With --from: run the Python files that the record names. Those of yours that you "
+            "have run before, unchanged, need none.",
         ),
     ] = False,
     save: Annotated[
