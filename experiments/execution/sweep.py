@@ -190,7 +190,7 @@ class _Sweep:
         if not self.location.files("studies", ".parquet"):
             executor.check(layouts)  # before the folder is made
         self.store = Store(self.location)
-        end_orphans(self.store)
+        end_orphans(self.store, self.note)
         change = None if retrain else changed(self.store, plans.plans, plans.rows)
         if change is not None and not keep_old:
             raise refuse_changed(change, self.experiment.workload)
