@@ -147,3 +147,11 @@ def unresponsive(seconds: float) -> Failure:
         cause="hung",
         patience=seconds,
     )
+
+
+def without_actor() -> Failure:
+    """The failure of a pack whose messages or rows could not be taken in: no trial is at fault."""
+    return _failure(
+        "a process of batchscale beside the driver, which takes in messages or rows, has died",
+        cause="lost",
+    )
