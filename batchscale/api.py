@@ -6,6 +6,7 @@ torch and Ray are not installed.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -76,6 +77,7 @@ def sweep(
         ExperimentError, WorkloadError, ResultsError: a clear error of the user's.
         KeyboardInterrupt: interrupted; what was committed stays.
     """
+    began = time.monotonic()
     from analysis.curves import edges
     from batchscale.output.display import Display
     from batchscale.run import Run
@@ -96,7 +98,8 @@ def sweep(
             address=address,
             judge=edges,
             observer=display,
-            seconds=seconds,
+            # What has passed counts: reading the experiment imports torch and the workload.
+            seconds=None if seconds is None else max(0.0, seconds + began - time.monotonic()),
             pace=None if snapshot_every is None else Pace(snapshot=snapshot_every),
             grows_to=grows_to,
             keep_old=keep_old,

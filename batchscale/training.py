@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from batchscale.trials import OnMeasure, TrialRun, pick_device
 from experiments.plan import Measurement, Outcome, Pack, Study, Trial
 from results.counts import count
 from results.schema import METRIC_COLUMNS
-from results.storage.location import Location, default_results
+from results.storage.location import default_results
 from results.storage.save import destination
 from results.targets.target import Target
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from experiments.schedules import Schedule
     from results.reader import Results
     from workloads import Workload
+    from workloads.user_code.trust import RefusedCodeError
 
 
 def trial(
@@ -116,8 +116,8 @@ def rerun(
         results: where it is recorded; the default results folder unless given.
         threads: as in `batchscale.trial`.
         save: a ``.safetensors`` file for the weights that the last evaluation measured.
-        trust: run the Python files that the record names, whoever wrote it. Those that the default
-            results folder names are run without.
+        trust: run the Python files that the record names, whoever wrote them. Files of this user,
+            outside of the results folder, with a content that was run before need none.
 
     Returns:
         As `batchscale.trial`; ``.equal`` says whether it came out as it was recorded.
@@ -127,7 +127,7 @@ def rerun(
             not train, or one that needs ``trust``.
     """
     import results as dataset
-    from workloads.user_code.user_files import RefusedCodeError, code_refused
+    from workloads.user_code.trust import RefusedCodeError, named_by_record
 
     opened = dataset.open(results or default_results())
     row = _row(opened, trial)
@@ -141,12 +141,12 @@ def rerun(
         role=row["role"],
         round=int(row["round"]),
     )
-    with nullcontext() if trust or _is_default(opened) else code_refused():
+    with nullcontext() if trust else named_by_record(opened.root):
         try:
             study = _study(opened, row)
             run = _run(study, point, row["engine"], device, threads, save, on_measure)
         except RefusedCodeError as refused:
-            raise _untrusted(opened, row, str(refused)) from None
+            raise _untrusted(opened, row, refused) from None
     column = row["target_metric"]
     columns = [column] if column in METRIC_COLUMNS else []
     rows = opened.read_measurements(["trial", "step", "metrics", *columns])
@@ -156,15 +156,7 @@ def rerun(
     return replace(run, recorded=recorded)
 
 
-def _is_default(opened: Results) -> bool:
-    """Whether results are those that one's own sweeps write to unless they are told otherwise."""
-    ours, theirs = Location(default_results()), opened.location
-    if theirs is None or not (ours.local and theirs.local):
-        return ours == theirs
-    return os.path.realpath(ours.path) == os.path.realpath(theirs.path)
-
-
-def _untrusted(opened: Results, row: Mapping[str, Any], refused: str) -> CommandError:
+def _untrusted(opened: Results, row: Mapping[str, Any], refused: RefusedCodeError) -> CommandError:
     """The error of a record that names Python files."""
     from experiments.config.yaml_lines import read
 
@@ -180,7 +172,8 @@ def _untrusted(opened: Results, row: Mapping[str, Any], refused: str) -> Command
             named.add(value)
     files = f", of {', '.join(sorted(named))}" if named else ""
     return CommandError(
-        f"{refused}: the record of trial {row['trial']} in {opened.root} names it{files}",
+        f"{refused.file} is not run: the record of trial {row['trial']} in {opened.root} names "
+        f"it{files}, and {refused.reason}",
         hint="whoever wrote that folder chose the files: read them, then give --trust (in Python: "
         "trust=True)",
     )

@@ -53,6 +53,11 @@ def escaped(text: str) -> str:
     return _ODD.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
+def lines(text: str) -> str:
+    """``text`` with each of its lines as one that any terminal shows; tabs are spaces."""
+    return "\n".join(map(escaped, text.expandtabs().split("\n")))
+
+
 def line(text: str) -> str:
     """``text`` as one line, safe to show: without keys, with odd characters escaped, and without
     its middle if a value makes it very long."""

@@ -67,6 +67,14 @@ def unsynced() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What a user has run is remembered in a folder of the tests' own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     """Each test begins with the same state of torch's generator, whatever ran before it."""

@@ -175,7 +175,7 @@ def plot(
 
     from analysis.figures.drawing.page import longer
     from batchscale import answers
-    from batchscale.output.progress import ProgressLines
+    from batchscale.output.progress import ProgressLines, say
 
     matplotlib.use("agg")
     kind = answers.figure_kind(figure)
@@ -192,9 +192,9 @@ def plot(
         )
     whole = axes.get_figure(root=True)
     if whole is not None and (size := longer(whole)):
-        print(f"note: {path} is {size}", file=sys.stderr)
+        say(f"note: {path} is {size}", file=sys.stderr)
     for file in written:
-        print(f"wrote {file}")
+        say(f"wrote {file}")
 
 
 @with_query()
@@ -209,11 +209,11 @@ def report(
 ) -> None:
     """Write one self-contained page: findings, interactive curves, tables."""
     from batchscale import answers
-    from batchscale.output.progress import ProgressLines
+    from batchscale.output.progress import ProgressLines, say
 
     with _missing_glyphs_noted():
         path = answers.report(query, output, title=title, progress=ProgressLines())
-    print(f"wrote {path}")
+    say(f"wrote {path}")
 
 
 @with_query(sources=False)

@@ -83,6 +83,9 @@ for _name, _function in COMMANDS.items():
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command; its exit status. ``--debug`` may be at any place among the arguments."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed (`>&-`): the next file that opens would be it
+            setattr(sys, name, open(os.devnull, "r+"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         # A name that is not UTF-8, or a terminal that has only ASCII: escape it, no error.
         if isinstance(stream, io.TextIOWrapper):

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from batchscale.cli.options import Fmt, Json, Out, Source, output_format
+from batchscale.output.progress import say
 from batchscale.output.tables import frame_text, render, write_frame
 
 
@@ -27,7 +28,7 @@ def query(
 
     frame = api.query(sql, source)
     if output is not None:
-        print(f"wrote {write_frame(frame, output, output_format(format, json))}")
+        say(f"wrote {write_frame(frame, output, output_format(format, json))}")
     else:
         print(frame_text(frame, output_format(format, json)), end="")
 

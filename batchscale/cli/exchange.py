@@ -9,7 +9,7 @@ import typer
 
 from batchscale.cli.kinds import chosen_kind
 from batchscale.cli.options import Results, Where
-from batchscale.output.progress import ProgressLines
+from batchscale.output.progress import ProgressLines, say
 from results.counts import count
 
 if TYPE_CHECKING:
@@ -42,20 +42,18 @@ def import_(
         importer, path, results=results, progress=ProgressLines(_imported), **options
     )
     for what, why in done.refused[:_REFUSALS]:
-        print(f"left out {what}: {why}", file=sys.stderr)
+        say(f"left out {what}: {why}", file=sys.stderr)
     if len(done.refused) > _REFUSALS:
-        print(f"left out {len(done.refused) - _REFUSALS:,} more", file=sys.stderr)
+        say(f"left out {len(done.refused) - _REFUSALS:,} more", file=sys.stderr)
     if done.ignored:
-        print(
-            f"{count(len(done.ignored), 'file', 'do')} not belong to it: not read", file=sys.stderr
-        )
+        say(f"{count(len(done.ignored), 'file', 'do')} not belong to it: not read", file=sys.stderr)
     what = f"{count(done.trials, 'trial')} of {count(done.studies, 'study')}"
     if done.measurements:
         what += f" with {count(done.measurements, 'measurement')}"
     if done.fresh:
-        print(f"imported {what} into {done.results} as experiment {done.experiment}")
+        say(f"imported {what} into {done.results} as experiment {done.experiment}")
     else:
-        print(f"{done.results} has these {what} already, as experiment {done.experiment}")
+        say(f"{done.results} has these {what} already, as experiment {done.experiment}")
 
 
 def export(
@@ -93,15 +91,15 @@ def export(
     )
     what = f"{count(done.trials, 'trial')} with {count(done.measurements, 'measurement')}"
     if done.changed == done.trials:
-        print(f"exported {what} to {done.output}")
+        say(f"exported {what} to {done.output}")
     elif done.changed:
-        print(f"exported {what} to {done.output}, {done.changed:,} of them new or changed")
+        say(f"exported {what} to {done.output}, {done.changed:,} of them new or changed")
     else:
-        print(f"{done.output} has these {what} already")
+        say(f"{done.output} has these {what} already")
     if done.next:
-        print(f"next: {done.next}")
+        say(f"next: {done.next}")
     for note in done.notes:
-        print(f"note: {note}", file=sys.stderr)
+        say(f"note: {note}", file=sys.stderr)
 
 
 def _imported(done: Imported) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from batchscale.cli.options import Fmt, Json, Results, Source, output_format, seconds
+from batchscale.output.progress import say
 from batchscale.output.tables import Format, frame_text
 from results.counts import agreeing, count
 
@@ -87,6 +90,7 @@ def sweep(
     from batchscale.output.display import Display
     from batchscale.output.errors import CommandError
     from batchscale.sweeps import plan
+    from experiments.execution.ray.start import RAY_THREAD
 
     if keep_old and retrain:
         raise CommandError("give --keep-old or --retrain, not both")
@@ -108,7 +112,13 @@ def sweep(
             retrain=retrain,
             observer=display,
         )
-    return _summary(run)
+    status = _summary(run)
+    if any(thread.name == RAY_THREAD for thread in threading.enumerate()):
+        # The time was over while a Ray was still starting here: its processes end with this one.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    return status
 
 
 def status(source: Source = None, format: Fmt = "table", json: Json = False) -> None:
@@ -196,12 +206,12 @@ def _summary(run: Run) -> int:
 
     done = run.summary
     assert done is not None
-    print(
+    say(
         f"{done.experiment}: {count(done.trained, 'trial')} trained in {clock(done.seconds)}, "
         f"{done.trials:,} recorded; {done.reached} of {count(done.studies, 'study')} reached the "
         "target"
     )
-    print(f"results: {done.path}")
+    say(f"results: {done.path}")
     if done.failed:
         them = "it" if done.failed == 1 else "them"
         failed = f"{count(done.failed, 'trial')} failed; the same command tries {them} once more"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from batchscale.cli.options import Device, Fmt, Json, Results, assignments, output_format
+from batchscale.output.progress import say
 from batchscale.output.tables import Format, frame_text, render
 from results.counts import count
 
@@ -64,8 +65,8 @@ def trial(
         bool,
         typer.Option(
             "--trust",
-            help="With --from: run the Python files that the record names. Those that the default "
-            "results folder names are run without.",
+            help="With --from: run the Python files that the record names. Those of yours that you "
+            "have run before, unchanged, need none.",
         ),
     ] = False,
     save: Annotated[
@@ -250,7 +251,7 @@ class _TrialOutput:
             print(frame_text(run.measurements, self.format), end="")
         stream = sys.stdout if self.format == "table" else sys.stderr
         algorithm = f"{run.algorithm}; {count(self.threads, 'thread')}"
-        print(algorithm, run.verdict, sep="\n", file=stream)
+        say(f"{algorithm}\n{run.verdict}", file=stream)
         return 0 if run.equal else 1
 
     def _print(self, measurement: Measurement) -> None:
@@ -258,4 +259,4 @@ class _TrialOutput:
         names = sorted(values, key=lambda name: (name != self._first, name))
         metrics = "".join(f"  {name} {values[name]:<10.4g}" for name in names)
         line = f"step {measurement.step:>8,}{metrics}{measurement.train_seconds:8.2f} s"
-        print(line, flush=True)
+        say(line)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from experiments.scheduling import events
 from results.counts import agreeing, count
-from results.errors import escaped
+from results.errors import lines
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -302,7 +302,7 @@ class Display:
         return ", ".join(parts)
 
     def _say(self, text: str) -> None:
-        self._last = text = "\n".join(map(escaped, text.split("\n")))
+        self._last = text = lines(text)
         self.console.print(text, markup=False, soft_wrap=True)
 
     def _label(self, study: str) -> str:

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Sequence
 
 from experiments.execution.failures import is_users, user_frame
-from results.errors import ClearError, line
+from results.errors import ClearError, line, lines
 from results.storage.masking import masked, without_variables
 from workloads.user_code.local_imports import PACKAGED
 
@@ -39,7 +39,7 @@ def report(
 
     def put(text: str) -> None:
         text = masked(without_variables(text), *given, os.environ.get("BATCHSCALE_RESULTS", ""))
-        print(text, file=sys.stderr)
+        print(lines(text), file=sys.stderr)
 
     def say(message: str, hint: str | None) -> None:
         put(f"error: {line(message)}")

@@ -5,11 +5,16 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TextIO
 
-from results.errors import escaped
+from results.errors import escaped, lines
 
 _SECONDS = 10.0
+
+
+def say(text: str, *, file: TextIO | None = None) -> None:
+    """Print what may quote a name or a path of anybody's: control characters are escaped."""
+    print(lines(text), file=file, flush=True)
 
 
 class ProgressLines:
@@ -22,7 +27,7 @@ class ProgressLines:
     def __call__(self, done: Any) -> None:
         if time.monotonic() - self._printed >= _SECONDS:
             self._printed = time.monotonic()
-            print(self._text(done), file=sys.stderr, flush=True)
+            say(self._text(done), file=sys.stderr)
 
 
 class Stages:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from results.errors import escaped
+from results.errors import escaped, lines
 from results.storage.formulas import quoted
 from results.storage.masking import masked
 
@@ -85,12 +85,10 @@ def render(rows: Sequence[Row], format: Format = "table", *, columns: Sequence[s
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow([quoted(name) for name in names])
         writer.writerows([_exact(row.get(name)) for name in names] for row in rows)
-        written = out.getvalue()
-        # A file or another program gets the text itself.
-        return _lines_escaped(written) if sys.stdout.isatty() else written
+        return out.getvalue()
     cells = [[text(row.get(name)) for name in names] for row in rows]
     right = [all(_is_number(row.get(name)) for row in rows) for name in names]
-    names = [_lines_escaped(name) for name in names]
+    names = [lines(name) for name in names]
     if format == "latex":
         return _latex(names, cells, right)
     if format == "markdown":
@@ -109,11 +107,7 @@ def text(value: Any) -> str:
         return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.4g}"
     if isinstance(value, list | dict):
         return _json(value)
-    return _lines_escaped(str(value))
-
-
-def _lines_escaped(value: str) -> str:
-    return "\n".join(map(escaped, value.split("\n")))
+    return lines(str(value))
 
 
 def _json(value: Any, indent: int | None = None) -> str:
@@ -162,6 +156,7 @@ def _is_number(value: Any) -> bool:
 def _terminal(names: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
     import rich.box
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
@@ -171,9 +166,12 @@ def _terminal(names: Sequence[str], cells: Sequence[Sequence[str]], right: Seque
         table.add_column(head, justify="right" if numeric else "left")
     for row in cells:
         table.add_row(*map(Text, row))
-    # A pipe has no width: nothing is folded there.
-    wide = None if sys.stdout.isatty() else 10_000
-    console = Console(width=wide, highlight=False)
+    # A pipe has no width: nothing is folded there. On a terminal, however narrow, texts are folded
+    # between their words, and no number is cut off.
+    console = Console(width=10_000, highlight=False)
+    if sys.stdout.isatty():
+        least = Measurement.get(console, console.options, table).minimum + 2 * len(names)
+        console = Console(width=max(Console().width, least), highlight=False)
     with console.capture() as capture:
         console.print(table)
     return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())

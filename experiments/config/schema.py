@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, Self
@@ -26,6 +25,7 @@ from pydantic import (
 
 from experiments import search
 from experiments.config.amounts import AmountError, BatchSize, Budget, batch_sizes
+from experiments.config.sources import why_not_copied
 from experiments.config.yaml_lines import Path, Places, dotted
 from experiments.errors import ExperimentError, elsewhere, nearest
 from experiments.factors.design import Design
@@ -137,10 +137,10 @@ class ExperimentFile(BaseModel):
         except ValidationError as error:
             raise _first_error(error, cls.model_fields, places) from None
         file._base, file._places = base, places
+        named_by_user = not places.at(("files",)) or places.at(("files",)).startswith("--set ")
         for i, path in enumerate(file.files):
-            if not os.path.exists(os.path.join(base, os.path.expanduser(path))):
-                message = f"files: no file {path!r} in {base}"
-                raise file.error(("files", i), message, "paths are relative to the experiment file")
+            if refused := why_not_copied(path, base, named_by_user=named_by_user):
+                raise file.error(("files", i), *refused)
         file._check_method()
         file._check_estimator()
         _ = file.refine_ratio, file.parsed_design

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -81,3 +82,18 @@ def file_text(file: Path) -> str:
         raise UnreadableError(error.strerror or str(error)) from None
     except (ValueError, RuntimeError):  # a NUL or a lone surrogate in its name; an unknown home
         raise UnreadableError("a file cannot have that name") from None
+
+
+def why_not_copied(path: str, base: str, *, named_by_user: bool) -> tuple[str, str] | None:
+    """Why workers get no copy of an entry of ``files``, and a hint; ``None`` where they do.
+
+    Only what lies below the experiment's folder ``base``, with all links followed: an experiment
+    of somebody else cannot send a private file to other machines. Outside, the user names it.
+    """
+    file = os.path.join(base, os.path.expanduser(path))
+    if not os.path.exists(file):
+        return f"files: no file {path!r} in {base}", "paths are relative to the experiment file"
+    if named_by_user or Path(os.path.realpath(file)).is_relative_to(os.path.realpath(base)):
+        return None
+    message = f"files: {path!r} is not below {base}: it would be copied to other machines"
+    return message, f"put it there, or name it on the command line: --set 'files=[{path}]'"

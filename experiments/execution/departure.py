@@ -1,11 +1,14 @@
-"""The end of a process whose training does not come back: what is finished is recorded before."""
+"""The ends of a process that trains: one whose training does not come back, after what is finished
+is recorded, and one that a trial's own code ends."""
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import NoReturn, Protocol
 
 from experiments.execution.ledger import Ledger
 from experiments.records.snapshots import leave_to_next_run
@@ -13,6 +16,7 @@ from experiments.scheduling.jobs import Job, PackEnd
 from results.errors import line
 
 _ERROR, _INTERRUPTED = 1, 130
+_exit = os._exit
 
 
 class Leave(Protocol):
@@ -43,7 +47,7 @@ def end_program(end: Callable[[], PackEnd], ledger: Ledger, job: Job) -> None:
         )
     ledger.release(job.pack.id)
     sys.stdout.flush()
-    os._exit(_INTERRUPTED if failure is None else _ERROR)
+    _exit(_INTERRUPTED if failure is None else _ERROR)
 
 
 def end_without_cluster(address: str) -> None:
@@ -57,7 +61,36 @@ def end_without_cluster(address: str) -> None:
         "to continue"
     )
     sys.stdout.flush()
-    os._exit(_ERROR)
+    _exit(_ERROR)
+
+
+@contextmanager
+def saying_exits(trials: str) -> Iterator[None]:
+    """Inside, code that ends this process says so: ``os._exit`` in a line, with a status that is no
+    success, a fault (SIGSEGV, SIGABRT) by its stack.
+
+    Args:
+        trials: what trains, in words.
+    """
+    process, faults = os.getpid(), not faulthandler.is_enabled()
+
+    def end(status: int) -> NoReturn:
+        if os.getpid() == process:  # no child that the code has forked
+            _say(f"error: the code of a trial ended this process: os._exit({status}), in {trials}")
+            _say("hint: with --address auto it ends a worker alone, and its trial is found")
+            status = status or _ERROR
+        _exit(status)
+
+    os._exit = end
+    if faults:
+        with suppress(AttributeError, OSError, RuntimeError):  # no file that it could be written to
+            faulthandler.enable()
+    try:
+        yield
+    finally:
+        os._exit = _exit
+        if faults:
+            faulthandler.disable()
 
 
 def _say(text: str) -> None:

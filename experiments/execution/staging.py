@@ -136,10 +136,26 @@ def _copy(start: Path, name: str, folder: Path) -> str:
     inside = source.is_relative_to(start)
     place = source.relative_to(start) if inside else Path(source.name)
     if source.is_dir():
-        shutil.copytree(source, folder / place, dirs_exist_ok=True, ignore=_SKIP)
+
+        def skipped(here: str, names: list[str]) -> set[str]:
+            left_out = set(_SKIP(here, names))
+            for each in sorted({*names} - left_out):
+                _refuse_link(Path(here, each), source)
+            return left_out
+
+        shutil.copytree(source, folder / place, dirs_exist_ok=True, ignore=skipped)
     else:
         _copy_file(source, folder / place, name)
     return place.as_posix()
+
+
+def _refuse_link(path: Path, folder: Path) -> None:
+    """A link in a folder is copied as what it leads to, which nobody has named."""
+    if path.is_symlink() and not path.resolve().is_relative_to(folder):
+        raise ExperimentError(
+            f"files: {path} is a link that leads out of {folder}",
+            hint="list what it leads to as well, and remove the link",
+        )
 
 
 def _copy_data_file(start: Path, name: str, folder: Path) -> None:

@@ -56,7 +56,7 @@ class Summary:
     """The address that opens the results again."""
     studies: int
     trials: int
-    """Trials of the experiment that are recorded by now, without failed ones."""
+    """Trials of the experiment that the dataset holds by now, without failed ones."""
     trained: int
     """Trials that this run recorded."""
     failed: int
@@ -112,10 +112,10 @@ def sweep(
         Interrupted: on SIGINT or SIGTERM, when all has ended cleanly.
         ResultsError: the results folder cannot be used.
     """
+    stop = Stop(seconds)
     executor_kind = executors.find(address)
     run = _Sweep(experiment, results, observer or ignore, pack_size, judge)
     run.plan(keep_old, retrain, executor_kind)
-    stop = Stop(seconds)
     while run.incomplete() or run.resolve():
         context = ExecutorContext(
             location=run.location,
@@ -129,6 +129,7 @@ def sweep(
             missing=sum(state.remaining().trials for state in run.states),
             data_files=data_files(experiment.combinations, experiment.base),
             grows_to=grows_to,
+            over=lambda: bool(stop),
             largest=lambda layout: largest(run.states, layout, pack_size or LARGEST_PACK),
         )
         with executor_kind(address, context) as executor:
@@ -190,7 +191,7 @@ class _Sweep:
         if not self.location.files("studies", ".parquet"):
             executor.check(layouts)  # before the folder is made
         self.store = Store(self.location)
-        end_orphans(self.store)
+        end_orphans(self.store, self.note)
         change = None if retrain else changed(self.store, plans.plans, plans.rows)
         if change is not None and not keep_old:
             raise refuse_changed(change, self.experiment.workload)
@@ -206,10 +207,8 @@ class _Sweep:
         """Record the studies, and take in what is recorded of them."""
         self.store.add_studies(plans.new_rows(self.store))
         if renamed := amend.rename(self.store, plans.studies):
-            self.note(
-                f"{count(renamed, 'trial')} {agreeing(renamed, 'are')} recorded under the new "
-                "name of an optimizer or a schedule."
-            )
+            how = f"{agreeing(renamed, 'are')} recorded under the new name"
+            self.note(f"{count(renamed, 'trial')} {how} of an optimizer or a schedule.")
         before = {state.study.id for state in self.states}
         self._read_states(plans)
         for state in self.states:
@@ -238,10 +237,9 @@ class _Sweep:
     def _read_states(self, plans: Planned) -> None:
         self.passed_over = snapshots.passed_over(self.store, plans.studies)
         if number := len(self.passed_over):
-            self.note(
-                f"{count(number, 'trial')} that hung in code that cannot be interrupted "
-                f"{agreeing(number, 'are')} not tried again before the sweep is complete."
-            )
+            hung = f"{count(number, 'trial')} that hung in code that cannot be interrupted"
+            end = "not tried again before the sweep is complete"
+            self.note(f"{hung} {agreeing(number, 'are')} {end}.")
         recorded = self._read_recorded(plans.studies)
         self.of_other_targets = recorded.others
         self.rows = {row["study"]: row for row in plans.rows}
@@ -384,8 +382,10 @@ class _Sweep:
             self.note(note)
 
     def summary(self, complete: bool) -> Summary:
-        """The summary of the sweep."""
-        records = [record for state in self.states for _, record in state.recorded()]
+        """What the sweep did; what the dataset does not hold does not count."""
+        known = [each for state in self.states for each in state.recorded()]
+        held = set(self.store.trials(columns=["trial"])["trial"]) if known else set()
+        records = [record for trial, record in known if trial in held]
         return Summary(
             experiment=self.experiment.name,
             location=self.location,
@@ -395,5 +395,5 @@ class _Sweep:
             failed=self.failed,
             reached=sum(1 for state in self.states if state.hits()),
             seconds=time.monotonic() - self.began,
-            complete=complete,
+            complete=complete and len(records) == len(known),
         )

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from results.errors import escaped
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -18,13 +20,16 @@ _FORMULA = re.compile(r"['\s]*[=+\-@＝＋－＠]|[\t\r\n]")
 """Signs in full width count too: a spreadsheet in Japanese reads them. An apostrophe before them is
 one that a text has already."""
 _MARK = "'"
+_ENDS = re.compile(r"([\n\t])")
 
 
 def quoted(text: str) -> str:
     """``text`` as a cell that no spreadsheet runs; its lines end in \\n.
 
-    A lone \\r would not be put in quotation marks, and what follows it would be a row."""
+    A lone \\r would not be put in quotation marks, and what follows it would be a row. Other
+    control characters are written as escapes (``\\x1b``): a CSV file is read on terminals too."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = "".join(part if part in "\n\t" else escaped(part) for part in _ENDS.split(text))
     return f"{_MARK}{text}" if _runs(text) else text
 
 

@@ -8,11 +8,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import batchscale as bs
+from batchscale import api
 from experiments.execution.signals import Stop
+from experiments.scheduling.events import ignore
 from tests.batchscale.conftest import Command
 
 FRAGILE = """\
@@ -69,6 +72,28 @@ def test_a_sweep_whose_time_is_over_is_status_4(command: Command, here: Path) ->
     answer = command(*line, *endless, "--for", "3s")
     assert answer.status == 4
     assert "not complete: give the same command again to continue" in answer.out
+
+
+def test_reading_the_experiment_takes_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which imports torch and the workload's file."""
+    now = [100.0]
+    left: list[float | None] = []
+
+    def read(*_: object) -> SimpleNamespace:
+        now[0] += 5
+        return SimpleNamespace(notes=())
+
+    def train(*_: object, seconds: float | None, **__: object) -> None:
+        left.append(seconds)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(api, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("batchscale.sweeps.load", read)
+    monkeypatch.setattr("experiments.execution.sweep.sweep", train)
+    for seconds in (12.0, 3.0, None):
+        with pytest.raises(KeyboardInterrupt):
+            api.sweep("digits", seconds=seconds, observer=ignore)
+    assert left == [7.0, 0.0, None]
 
 
 def test_a_hangup_ends_a_sweep_unless_it_is_ignored() -> None:

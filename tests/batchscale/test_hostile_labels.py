@@ -28,7 +28,7 @@ from batchscale.output.tables import Format, render
 from experiments.config.compile import load
 from experiments.errors import ExperimentError
 from experiments.scheduling.events import Note
-from results.errors import ResultsError
+from results.errors import ResultsError, escaped
 from results.exports.tensorboard import _tag as tag
 from results.exports.tensorboard import hyperparameters
 from results.imports import commit_import
@@ -214,10 +214,12 @@ def test_tables_on_a_terminal_hold_no_control_characters(
 
 
 @pytest.mark.parametrize("text", CONTROLS.values(), ids=CONTROLS)
-def test_json_and_csv_for_programs_are_exact(text: str) -> None:
+def test_json_for_programs_is_exact_and_csv_is_escaped(text: str) -> None:
     assert json.loads(render([{"a": text}], "json")) == [{"a": text}]
     written = io.StringIO(render([{"a": f"x{text}"}], "csv"), newline="")
-    assert list(csv.reader(written))[1] == [f"x{text}".replace("\r", "\n")]
+    lines = re.split(r"([\n\t])", f"x{text}".replace("\r", "\n"))
+    wanted = "".join(part if part in "\n\t" else escaped(part) for part in lines)
+    assert list(csv.reader(written))[1] == [wanted]
 
 
 MARKUP = {

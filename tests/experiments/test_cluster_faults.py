@@ -287,6 +287,28 @@ def test_the_head_killed_and_restarted(
     assert_undisturbed(sweep.root, whole)
 
 
+@pytest.mark.parametrize("actor", ["ray::Mailbox", "ray::Writer"])
+def test_an_actor_beside_the_driver_killed(
+    actor: str, cluster: Callable[..., Cluster], start: Callable[..., Sweep], whole: pd.DataFrame
+) -> None:
+    """No trial is at fault: packs go on from their snapshots, and what is counted is recorded."""
+    ray = cluster(FAKE_SECONDS="0.05")
+    ray.add()
+    sweep = start(address=ray.address)
+    sweep.until(lambda: list(sweep.root.rglob("*.snapshot")) and recorded(sweep.root))
+    (pid,) = (pid for node in ray.nodes for pid in node.pids(actor))
+    os.kill(pid, signal.SIGKILL)
+    text = sweep.end()
+    assert "a process of batchscale beside the driver" in text
+    assert "complete=True" in text
+    assert f"trials={recorded(sweep.root)}" in text.splitlines()[-1]
+    assert "failed=0" in text.splitlines()[-1]
+    assert "Traceback" not in text
+    for unfinished in (sweep.root / "trials").rglob("*.tmp"):  # a compaction deletes them later
+        unfinished.unlink()
+    assert_undisturbed(sweep.root, whole)
+
+
 @pytest.fixture
 def culprits(tmp_path: Path, whole: pd.DataFrame) -> tuple[Path, list[str]]:
     """The file of the trials that a fault strikes, one of each study, and the trials."""

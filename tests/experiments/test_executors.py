@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import results as dataset
 from batchscale.api import listing
 from experiments.errors import ExperimentError
-from experiments.execution import executors
+from experiments.execution import executors, signals
 from experiments.execution.executors import local_ray
 from experiments.execution.executors.base import Executor, ExecutorContext
 from experiments.execution.executors.local_ray import LocalCluster
 from experiments.execution.ray import start
+from experiments.execution.ray.searcher import NotWaiting
 from experiments.execution.signals import Stop
 from experiments.execution.sweep import sweep
 from experiments.plan import Layout
 from experiments.scheduling.dispatch import Dispatcher
+from experiments.scheduling.events import Event, Stage
 from results.storage.location import Location
+from results.store import Store
 from tests.experiments.fakes import FakeTraining
 from tests.experiments.sweeping import PACE, fake
 from tests.experiments.test_dispatch import state
@@ -153,7 +160,7 @@ def test_few_trials_do_not_start_a_ray(
     tried = threading.Event()
     monkeypatch.setattr(LocalCluster, "expected_device", lambda *_: device)
     monkeypatch.setattr(start, "_start", lambda *_: tried.set())
-    monkeypatch.setattr(start, "_find", lambda: None)
+    monkeypatch.setattr(start, "_find", lambda: (None, None))
     layouts = [Layout(), Layout(workers=workers)]
     given = replace(context(tmp_path), missing=missing, layouts=layouts)
     with LocalCluster("auto", given) as executor:
@@ -167,12 +174,74 @@ def test_few_trials_do_not_start_a_ray(
 
 def test_whoever_needs_a_ray_does_not_wait_for_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start, "_start", lambda *_: None)
-    monkeypatch.setattr(start, "_find", lambda: None)
+    monkeypatch.setattr(start, "_find", lambda: (None, None))
     local = start.LocalRay(after=3600)
     assert not local.decided
     local.wait()
     assert local.ours
     local.end()
+
+
+def test_when_the_time_is_over_no_ray_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts = threading.Event()
+    monkeypatch.setattr(LocalCluster, "until_ready", lambda _: {})
+    monkeypatch.setattr(start, "_find", lambda: (None, None))
+    monkeypatch.setattr(start, "_start", lambda *_: starts.wait(60))
+    given = replace(context(tmp_path), over=lambda: True)
+    with LocalCluster("auto", given) as executor, executor.connect(lambda _: None) as pools:
+        assert pools == {}
+        assert not executor.ready
+    starts.set()
+    assert executor.local is not None
+    executor.local.end()
+
+
+def test_the_time_of_a_sweep_begins_before_it_is_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is trained where planning takes all of it, and the sweep is not complete."""
+    now = time.monotonic
+    late = [0.0]
+    monkeypatch.setattr(signals.time, "monotonic", lambda: now() + late[0])
+
+    def observe(event: Event) -> None:
+        late[0] = 3600.0 if isinstance(event, Stage) else late[0]
+
+    did = sweep(
+        fake(), results=tmp_path / "runs", address="none", trainer=FakeTraining, pace=PACE,
+        seconds=1800, observer=observe,
+    )  # fmt: skip
+    assert (did.trained, did.complete) == (0, False)
+
+
+def test_a_tuner_none_of_whose_packs_has_begun_is_ended() -> None:
+    ends = NotWaiting(lambda: True)
+    assert ends.stop_all()
+    assert not ends("trial", {})
+    assert not NotWaiting(lambda: False).stop_all()
+    pickle.dumps(ends)  # Tune saves it
+
+
+def test_what_is_not_in_the_dataset_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is a sweep complete whose rows are gone."""
+    commit = Store.commit
+    lost: list[str] = []
+
+    def forgetful(self: Store, experiment: str, **rows: Any) -> str | None:
+        if not lost:
+            lost.extend(row["trial"] for row in rows["trials"])
+            return "never-written"
+        return commit(self, experiment, **rows)
+
+    monkeypatch.setattr(Store, "commit", forgetful)
+    did = sweep(fake(), results=tmp_path / "runs", address="none", trainer=FakeTraining, pace=PACE)
+    assert lost
+    assert did.trials == len(dataset.open(tmp_path / "runs").trials)
+    assert not did.complete
 
 
 def test_a_small_sweep_needs_no_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,7 @@ ENDED = (
             LOST,
             "Fatal Python error: Aborted\n",
             0,
-            f"the worker process crashed{OVER}: Aborted",
+            f"the worker process crashed{OVER}: Aborted (signal 6, SIGABRT)",
         ),
         (
             DIED + ENDED,

@@ -138,7 +138,7 @@ def test_arguments_that_cannot_be_unpickled(tmp_path: Path, ray_address: str) ->
         ("os._exit(7)", "the worker process was killed (signal 9), or ended itself"),
         (
             "import ctypes; ctypes.string_at(0)",
-            "the worker process crashed, three times over: Segmentation fault",
+            "the worker process crashed, three times over: Segmentation fault (signal 11, SIGSEGV)",
         ),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,9 +10,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from experiments.execution.ray import start
 from results.run_state.processes import MARK
 from tests.batchscale.blocks import ROOT
 
@@ -43,6 +47,9 @@ search: {learning_rate: {log: [0.1, 1]}}
 trials: 2
 budget: 20 steps
 """
+SAID = "A Ray that a sweep starts listens on the loopback interface (127.0.0.1) alone"
+LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000")
+"""127.0.0.1, the same in IPv6, and ::1 (words in the machine's order)."""
 TWO = """
 import time, warnings
 from experiments.execution.ray.start import LocalRay
@@ -119,6 +126,60 @@ def test_an_error_waits_for_no_ray_and_the_next_one_starts(tmp_path: Path) -> No
 
 @pytest.mark.ray
 @pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="the system does not list sockets")
+def test_it_listens_on_the_loopback_interface_alone(tmp_path: Path) -> None:
+    """As docs/security.md says. Ray binds every address of the machine unless it is told."""
+    assert SAID in (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    process = program("-c", ONE, folder=tmp_path)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    sockets = listening([process.pid, *marked(process.pid)])
+    process.communicate("\n")
+    assert len(sockets) >= 5  # the head, the raylet, its agents, the driver
+    assert {each for each in sockets if each not in LOOPBACK} == set(), sockets
+
+
+def test_what_its_workers_print_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By variables that Ray reads; and the loopback setting is for this start alone."""
+    seen: dict[str, Any] = {}
+    for name in ("RAY_ROTATION_MAX_BYTES", "RAY_ROTATION_BACKUP_COUNT"):
+        monkeypatch.delenv(name, raising=False)
+    constants = SimpleNamespace(ENABLE_RAY_CLUSTER=True)
+
+    def init(**_: Any) -> None:
+        seen.update(os.environ, several=constants.ENABLE_RAY_CLUSTER)
+
+    ray: Any = SimpleNamespace(
+        init=init,
+        job_config=SimpleNamespace(JobConfig=lambda **_: None),
+        _private=SimpleNamespace(worker=SimpleNamespace(), ray_constants=constants),
+    )
+    start._start(ray, 1)
+    kept = int(seen["RAY_ROTATION_MAX_BYTES"]) * (1 + int(seen["RAY_ROTATION_BACKUP_COUNT"]))
+    assert kept == 32 * 2**20
+    assert seen["several"] is False
+    assert constants.ENABLE_RAY_CLUSTER is True
+    assert "RAY_ROTATION_MAX_BYTES" not in os.environ
+
+
+def listening(pids: list[int]) -> list[str]:
+    """The addresses at which these processes listen, in hexadecimal as the kernel lists them."""
+    rows = [
+        line.split()
+        for name in ("tcp", "tcp6")
+        for line in Path("/proc/net", name).read_text().splitlines()[1:]
+    ]
+    held = set()
+    for pid in pids:
+        for descriptor in Path(f"/proc/{pid}/fd").glob("*"):
+            with contextlib.suppress(OSError):
+                held.add(os.readlink(descriptor))
+    listens = [row for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in held]
+    return [row[1].partition(":")[0] for row in listens]
+
+
+@pytest.mark.ray
+@pytest.mark.slow
 def test_nothing_is_left_of_a_killed_driver(tmp_path: Path) -> None:
     process = program("-c", ONE, folder=tmp_path)
     assert process.stdout is not None
@@ -142,14 +203,20 @@ def wait_for_its_end(pid: int) -> bool:
 
 def marked_by(pid: int) -> list[str]:
     """What a process has started, and that, by their marks."""
-    found = []
+    return [*marked(pid).values()]
+
+
+def marked(pid: int) -> dict[int, str]:
+    """The same by their ids."""
+    found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             variables = (folder / "environ").read_bytes().split(b"\0")
             if any(
                 v.startswith(f"{MARK}=".encode()) and f"/{pid}/".encode() in v for v in variables
             ):
-                found.append((folder / "cmdline").read_bytes().decode().strip("\0 "))
+                command = (folder / "cmdline").read_bytes().decode().strip("\0 ")
+                found[int(folder.name)] = command
         except OSError:  # it has ended meanwhile
             continue
     return found

@@ -35,13 +35,15 @@ for environment in Path("/proc").glob("[0-9]*/environ"):
     if f"/{os.getpid()}/" in variables.get("BATCHSCALE_STARTED_BY", ""):
         secrets.add(variables["RAY_AUTH_TOKEN"])
 print("tokens", len(secrets), {len(secret) for secret in secrets})
+# Else Ray takes another address of this machine in the place of 127.0.0.1, where nobody listens.
+HERE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 connect = f"import ray; ray.init(address={address!r}); print('inside')"
 for name, variables in (
     ("none", {}),
     ("other", {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a" * 64}),
     ("its own", {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.pop()}),
 ):
-    done = subprocess.run([sys.executable, "-c", connect], env={**os.environ, **variables},
+    done = subprocess.run([sys.executable, "-c", connect], env={**os.environ, **variables, **HERE},
                           capture_output=True, text=True, timeout=300)
     print(name, "inside" in done.stdout)
 ray_of_sweep.end()

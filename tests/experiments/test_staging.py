@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.config.compile import from_keywords, load
 from experiments.errors import ExperimentError
 from experiments.execution.staging import staged
 from experiments.plan import WorkloadRef
@@ -139,5 +140,49 @@ def test_two_files_of_one_name(base: Path, tmp_path: Path) -> None:
     with (
         pytest.raises(ExperimentError, match=r"two files of the experiment are called elsewhere"),
         staged(str(base), specs, []),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("private", ["../private", "~/private", "link", "lib/../../private"])
+def test_files_of_an_experiment_lie_below_its_folder(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, private: str
+) -> None:
+    """Somebody else's experiment cannot send a private file to other machines."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "private").write_text("secret")
+    (base / "link").symlink_to(tmp_path / "private")
+    file = base / "x.yaml"
+    grid = "grid: {batch_size: 32, optimizer: sgd}"
+    text = f"workload: digits-softmax\n{grid}\ntrials: 1\nbudget: 4 steps\n"
+    file.write_text(f"{text}files: [data.bin, {private!r}]\n")
+    with pytest.raises(ExperimentError) as caught:
+        load(file)
+    assert str(caught.value) == (
+        f"{file}:5: files: {private!r} is not below {base}: it would be copied to other machines"
+    )
+    assert "command line" in str(caught.value.hint)
+    assert load(file, [f"files=[{private!r}]"]).files == (private,)
+    assert from_keywords(
+        workload="digits-softmax",
+        optimizer="sgd",
+        batch_size=32,
+        trials=1,
+        budget="4 steps",
+        files=[str(base)],
+    ).files == (str(base),)
+
+
+def test_a_link_that_leads_out_of_a_folder_is_refused(base: Path, tmp_path: Path) -> None:
+    (tmp_path / "private").write_text("secret")
+    (base / "lib" / ".hidden").symlink_to(tmp_path / "private")  # not copied at all
+    (base / "lib" / "same.py").symlink_to(base / "lib" / "net.py")
+    with staged(str(base), [], ["lib"]) as files:
+        assert "lib/same.py" in names(files.folder)
+    (base / "lib" / "deep").mkdir()
+    (base / "lib" / "deep" / "note.txt").symlink_to(tmp_path / "private")
+    with (
+        pytest.raises(ExperimentError, match=r"note\.txt is a link that leads out of"),
+        staged(str(base), [], ["lib"]),
     ):
         pass

@@ -15,9 +15,7 @@ import importlib
 import itertools
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
@@ -28,24 +26,9 @@ from typing import Any
 from workloads.errors import WorkloadError
 from workloads.user_code.import_stop import stopping
 from workloads.user_code.local_imports import digest, find, find_local, local_modules
+from workloads.user_code.trust import admit
 
 _PREFIX = "batchscale_files_"
-_refused: ContextVar[bool] = ContextVar("refused", default=False)
-
-
-class RefusedCodeError(Exception):
-    """A file that is not to be run here. It is no error of that file: nothing that explains those
-    catches it."""
-
-
-@contextmanager
-def code_refused() -> Iterator[None]:
-    """Inside, no user's file is imported."""
-    before = _refused.set(True)
-    try:
-        yield
-    finally:
-        _refused.reset(before)
 
 
 def find_file(path: str, base: Path) -> Path | None:
@@ -70,15 +53,15 @@ def import_file(file: Path) -> ModuleType:
     Raises:
         WorkloadError: it is not a Python file, or a module beside it has the name of an installed
             one. What the file itself raises passes unchanged.
-        RefusedCodeError: inside ``code_refused``.
+        RefusedCodeError: a record names it, and it is not trusted (``trust``).
     """
-    if _refused.get():
-        raise RefusedCodeError(f"{file} is not run")
     if b"\0" in file.read_bytes():
         raise WorkloadError(f"{file} is not a Python file: it contains NUL bytes")
+    contents = {path: digest(path) for path in (file, *local_modules(file).values())}
+    for path, content in contents.items():
+        admit(path, content)
     if str(file.parent) not in sys.path:
         sys.path.append(str(file.parent))
-    contents = {path: digest(path) for path in (file, *local_modules(file).values())}
     folder = _folders.get(file.parent)
     if folder is None or not folder.holds(contents):
         folder = _folders[file.parent] = _folder_of(file.parent, contents)
@@ -188,7 +171,8 @@ class _Loader(SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
         """Compile from the source: bytecode may be older than an edit within the same second."""
         source = self.get_data(self.path)
-        self._folder.loaded[Path(self.path)] = hashlib.sha256(source).hexdigest()
+        content = self._folder.loaded[Path(self.path)] = hashlib.sha256(source).hexdigest()
+        admit(Path(self.path), content)  # also a module whose name no import statement says
         code: CodeType = self.source_to_code(source, self.get_filename(fullname))
         return code
 

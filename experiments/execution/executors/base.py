@@ -63,6 +63,8 @@ class ExecutorContext:
     """How many workers the cluster can grow to, where Ray cannot say."""
     measure: Measure = measure
     """Measures what a pack takes of a GPU, on a worker that has one."""
+    over: Callable[[], bool] = lambda: False
+    """Whether the sweep is to end: nothing that takes long is waited for then."""
     largest: Callable[[Layout], Sequence[Pack]] = lambda _: ()
     """Of each shape of a layout the pack that is expected to take the most memory."""
 

@@ -27,6 +27,9 @@ class Cluster(Executor):
 
         report(f"joining {self.address}" if self.local is None else "starting Ray on this machine")
         context = self.context
+        if self.local is not None and not self.local.wait(context.over):
+            yield {}
+            return
         with (
             staged(context.base, context.specs, context.files, context.data_files) as files,
             start.session(self.address, files, self.local) as connected,

@@ -11,6 +11,7 @@ from functools import partial
 import torch
 
 from experiments.errors import ExperimentError
+from experiments.execution.departure import saying_exits
 from experiments.execution.executors.base import POLL_SECONDS, Executor, ExecutorContext
 from experiments.execution.ledger import Ledger
 from experiments.execution.signals import Stop
@@ -69,7 +70,9 @@ class InProcessPool:
             run_pack(job, self._ledger, queue.channel, trainer=trainer, pace=self._pace)
 
         while (job := queue.next()) is not None:
-            with single_thread():
+            study = job.pack.study
+            trials = f"{study.optimizer_label}, batch size {study.batch_size}"
+            with single_thread(), saying_exits(trials):
                 if is_shared(job):
                     beside = partial(queue.beside, job.pack.study.shape)
                     train_beside(job, train, beside, self._trainer)

@@ -8,6 +8,7 @@ that dies.
 from __future__ import annotations
 
 import re
+import signal
 from pathlib import Path
 
 from experiments.scheduling.failures import Cause, Failure
@@ -49,7 +50,8 @@ def explain(text: str, *, times: int, log: str | None = None, killed: int | None
         return _failure(f"the worker process ended{often}: {code}", cause=cause)
     if log and (fatal := re.search(r"^Fatal Python error: (.*)$", log, re.MULTILINE)):
         stack = _to_the_users_code(log[fatal.start() :])
-        return _failure(f"the worker process crashed{often}: {fatal[1]}", traceback=stack)
+        message = f"the worker process crashed{often}: {fatal[1]}{_signal(fatal[1])}"
+        return _failure(message, traceback=stack)
     if "connection error" not in detail:
         return _failure(f"the worker process is gone{often}: {_last_line(text)}")
     if killed:
@@ -63,6 +65,15 @@ def explain(text: str, *, times: int, log: str | None = None, killed: int | None
     return _failure(f"the worker process was killed (signal 9), or ended itself (os._exit){often}")
 
 
+def _signal(fault: str) -> str:
+    """`` (signal 11, SIGSEGV)`` of ``Segmentation fault``; empty of an error of Python's own."""
+    for number in _FAULTS:
+        if (signal.strsignal(number) or "").lower() == fault.lower().replace("-", " "):
+            return f" (signal {number}, {number.name})"
+    return ""
+
+
+_FAULTS = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 _TIMES = {2: "twice", 3: "three times"}
 
 
@@ -135,4 +146,12 @@ def unresponsive(seconds: float) -> Failure:
         clear=False,
         cause="hung",
         patience=seconds,
+    )
+
+
+def without_actor() -> Failure:
+    """The failure of a pack whose messages or rows could not be taken in: no trial is at fault."""
+    return _failure(
+        "a process of batchscale beside the driver, which takes in messages or rows, has died",
+        cause="lost",
     )

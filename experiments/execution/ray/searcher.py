@@ -1,16 +1,21 @@
-"""What Ray Tune asks for the next pack."""
+"""What Ray Tune calls: for the next pack, whether to end, and with what it knows of its trials."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from ray import tune
+from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
 
 from experiments.execution.signals import Stop
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.failures import Failure
 from experiments.scheduling.jobs import Job, PackEnd
+
+_FORGET_STEPS, _FORGET_FROM = 50, 200
 
 
 class PackSearcher(Searcher):
@@ -91,3 +96,55 @@ class PackSearcher(Searcher):
 
     def restore(self, checkpoint_path: str) -> None:
         """Nothing: see ``save``."""
+
+
+class NotWaiting(tune.Stopper):
+    """Ends a Tuner all of whose workers only begin: of packs in training it waits for the end."""
+
+    def __init__(self, over: Callable[[], bool]) -> None:
+        self._over = over
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        del trial_id, result
+        return False
+
+    def stop_all(self) -> bool:
+        return self._over()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing: Tune saves it, but it is never read."""
+        return {}
+
+
+class TrialStates(TrialProgressCallback):
+    """Replaces the one that prints, since the display is ours; it has Tune's trials."""
+
+    _trials: Sequence[Any] = ()
+
+    def on_step_begin(self, iteration: int, trials: list[Any], **_: Any) -> None:
+        """Before Tune takes in what has happened.
+
+        ``trials`` is Tune's own list. It goes through all of it again and again, so those that are
+        over leave it from time to time: nothing of theirs is asked for any more.
+        """
+        self._trials = trials
+        if iteration % _FORGET_STEPS == 0 and len(trials) > _FORGET_FROM:
+            trials[:] = [each for each in trials if not each.is_finished()] or trials[-1:]
+
+    def running(self) -> set[str]:
+        """Trials that have been placed, and whose workers live."""
+        return {each.trial_id for each in tuple(self._trials) if each.status == "RUNNING"}
+
+    def error_of(self, trial: str) -> str:
+        """The text that Tune has kept of a trial's last error."""
+        for each in self._trials:
+            if each.trial_id == trial and each.error_file and Path(each.error_file).exists():
+                text = Path(each.error_file).read_text(encoding="utf-8", errors="replace")
+                return text.rpartition("Failure # ")[2].partition("\n")[2]
+        return ""
+
+    def log_result(self, *_: Any, **__: Any) -> None:
+        """Nothing."""
+
+    def on_trial_complete(self, *_: Any, **__: Any) -> None:
+        """Nothing."""

@@ -7,15 +7,17 @@ import os
 import socket
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
 from experiments.errors import ExperimentError
 from experiments.execution.departure import end_without_cluster
 from experiments.execution.ray.head import watching_head
+from experiments.execution.ray.owner import read_own
 from experiments.execution.ray.token import forget_token, private_token
 from experiments.execution.staging import Staged
 from experiments.training.threads import FROM_THE_SYSTEM, KEPT
@@ -25,6 +27,9 @@ _PROBE_SECONDS = 3.0
 _HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 _OBJECT_STORE_BYTES = 256 * 2**20
 """Jobs and messages are small, and data sets are loaded by each worker itself."""
+
+_LOGS = {"RAY_ROTATION_MAX_BYTES": str(16 * 2**20), "RAY_ROTATION_BACKUP_COUNT": "1"}
+"""Of what each process of our Ray prints, 32 MiB are kept: trials may print without end."""
 
 ENVIRONMENT: Mapping[str, str] = {
     # As ``training.threads`` has it, from the start of a process and in all of its threads.
@@ -64,6 +69,8 @@ def import_ray(*parts: str) -> ModuleType:
     return ray
 
 
+RAY_THREAD = "ray"
+"""The thread that holds our Ray, while there is one."""
 _ray_lock = threading.Lock()
 """Held from the start of our Ray to its end, since a process can have only one."""
 
@@ -81,10 +88,12 @@ class LocalRay:
         self.address: str | None = None
         """Address of a running Ray that is to be shared."""
         self.ours = False
+        self.note: str | None = None
+        """Why a Ray that runs here is not shared."""
         self._error: Exception | None = None
         self._decided, self._over = threading.Event(), threading.Event()
         self._needed = threading.Event()
-        self._thread = threading.Thread(target=self._hold, name="ray")
+        self._thread = threading.Thread(target=self._hold, name=RAY_THREAD)
         self._thread.start()
 
     def __enter__(self) -> Self:
@@ -99,16 +108,19 @@ class LocalRay:
         """Whether it was found or started, or failed to."""
         return self._decided.is_set()
 
-    def wait(self) -> None:
-        """Wait until it is found or started.
+    def wait(self, over: Callable[[], bool] = lambda: False) -> bool:
+        """Wait until it is found or started, or ``over()``; whether it is.
 
         Raises:
             ExperimentError: it cannot be.
         """
         self._needed.set()
-        self._decided.wait()
+        while not self._decided.wait(0.2):
+            if over():
+                return False
         if self._error is not None:
             raise self._error
+        return True
 
     def end(self, *, wait: bool = True) -> None:
         """End what was started. Without ``wait`` that goes on in the background."""
@@ -134,7 +146,8 @@ class LocalRay:
     def _find_or_start(self) -> None:
         try:
             ray = import_ray()
-            self.address = None if ray.is_initialized() else _find()
+            if not ray.is_initialized():
+                self.address, self.note = _find()
             if not ray.is_initialized() and self.address is None and not self._over.is_set():
                 _start(ray, self.num_cpus)
                 self.ours = True
@@ -152,12 +165,17 @@ def _start(ray: ModuleType, num_cpus: int | None) -> None:
     ``experiments/`` would hide ours. Warnings are not silenced: their filters are the whole
     process's, and other threads go on meanwhile.
     """
-    environment = {**ENVIRONMENT, "RAY_worker_niceness": "0"}
+    environment = {**ENVIRONMENT, **_LOGS, "RAY_worker_niceness": "0"}
     del environment["OMP_NUM_THREADS"]  # Ray sets it, and here it would bind the driver's torch
     # A later sweep ends what this one leaves running if it is killed, and nothing else.
     _silence(ray)
     try:
-        with processes.leaving_mark(), _inherited(environment), private_token():
+        with (
+            processes.leaving_mark(),
+            _inherited(environment),
+            private_token(),
+            _on_loopback(ray._private.ray_constants),
+        ):
             ray.init(
                 address="local",
                 num_cpus=num_cpus,
@@ -170,6 +188,22 @@ def _start(ray: ModuleType, num_cpus: int | None) -> None:
             )
     except Exception as error:
         raise _cannot("start a Ray on this machine", error) from error
+
+
+@contextmanager
+def _on_loopback(constants: ModuleType) -> Iterator[None]:
+    """A Ray that starts inside listens on the loopback interface alone.
+
+    Ray takes another address of the machine in the place of 127.0.0.1, unless it says that there
+    can be only one machine, as on macOS (``RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER``, which it reads when
+    it is imported).
+    """
+    before = getattr(constants, "ENABLE_RAY_CLUSTER", None)
+    constants.ENABLE_RAY_CLUSTER = False  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before  # type: ignore[attr-defined]
 
 
 def _silence(ray: ModuleType) -> None:
@@ -202,25 +236,25 @@ def _inherited(environment: Mapping[str, str]) -> Iterator[None]:
             os.environ.pop(name, None)
 
 
-def _find() -> str | None:
-    """The address of a Ray that is meant to be shared, if it answers."""
+def _find() -> tuple[str | None, str | None]:
+    """The address of a Ray that is meant to be shared, if it answers; a note if it is not used
+    because it is another user's."""
     named = os.environ.get("RAY_ADDRESS")
     if named and named != "auto":
         if not named.startswith(("ray://", "http")) and named != "local":
             _probe(named)
-            return named
-        return None
+            return named, None
+        return None, None
     import ray._private.utils
 
-    read = getattr(ray._private.utils, "read_ray_address", None)
-    address: str | None = read() if read else None
-    if address is None:
-        return None
+    place = getattr(ray._private.utils, "get_ray_address_file", None)
+    address, note = read_own(Path(place(None))) if place else (None, None)
     try:
-        _probe(address)
+        if address is not None:
+            _probe(address)
     except ExperimentError:
-        return None
-    return address
+        address = None
+    return address, note
 
 
 def _probe(address: str) -> None:
@@ -259,6 +293,8 @@ class RaySession:
     """Whether all its nodes are this machine: then workers can write where the driver does."""
     processes: tuple[Mapping[str, Any], ...]
     """The driver and the processes that it started, as they are written into claims."""
+    note: str | None = None
+    """A sentence for the user about the choice of this Ray."""
 
 
 @contextmanager
@@ -266,7 +302,7 @@ def session(address: str, staged: Staged, local: LocalRay | None = None) -> Iter
     """Connect to the Ray at ``address``: ``HOST:PORT``, or ``auto`` to find or start one.
 
     A Ray that this process is connected to already is used, and left as it is. What is found at
-    ``auto`` is one that ``RAY_ADDRESS`` names or that ``ray start`` started here.
+    ``auto`` is one that ``RAY_ADDRESS`` names or that ``ray start`` of this user started here.
 
     Args:
         local: finds or starts it, at ``auto``; the caller ends it.
@@ -303,6 +339,7 @@ def session(address: str, staged: Staged, local: LocalRay | None = None) -> Iter
             yield RaySession(
                 single_machine=all(node["NodeID"] == here for node in nodes),
                 processes=tuple(listed),
+                note=local.note if local is not None else None,
             )
     finally:
         if not connected:

@@ -7,7 +7,7 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +15,9 @@ from typing import Any
 
 import ray
 from ray import tune
-from ray.exceptions import RayTaskError
-from ray.tune.progress_reporter import TrialProgressCallback
+from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
+from experiments.errors import ExperimentError
 from experiments.execution.executors.base import POLL_SECONDS, ExecutorContext
 from experiments.execution.ray import gpu_share
 from experiments.execution.ray.demand import Cluster, WaitWatch, bundles
@@ -26,11 +26,12 @@ from experiments.execution.ray.lost_workers import (
     explain,
     killed_for_memory,
     unresponsive,
+    without_actor,
     worker_log,
 )
 from experiments.execution.ray.mailbox import GuestRequest, Mailbox, Writer, beside_driver
 from experiments.execution.ray.ranks.group import GroupContext, train_group
-from experiments.execution.ray.searcher import PackSearcher
+from experiments.execution.ray.searcher import NotWaiting, PackSearcher, TrialStates
 from experiments.execution.ray.start import RaySession
 from experiments.execution.ray.worker import WorkerContext, train_alone
 from experiments.execution.signals import Stop
@@ -40,16 +41,19 @@ from experiments.plan import AUTO, Layout, Pack
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.failures import Failure
 from experiments.scheduling.jobs import Job, PackEnd
+from results.counts import count
 from results.run_state.claims import Claims
 
 _LISTEN_SECONDS = 0.2
+_DEATHS = 3
+"""Deaths of our actors beside the driver after which the sweep ends."""
+_PATIENCE_SECONDS = 30.0
 _POLL_EVERY = round(POLL_SECONDS / _LISTEN_SECONDS)
 _SILENT = 2
 """Times ``Pace.hang`` after which a process that does not ask for control is ended."""
 _TRIALS_A_TUNER = 20_000
 """Packs of one Tuner: at its end all its workers wait for the last one. Tune holds some 20 KB of
 each."""
-_FORGET_STEPS, _FORGET_FROM = 50, 200
 _LEAST_ASK, _MOST_ASK = 0.5, 4.0
 """Seconds between two questions of a worker: all workers together ask a hundred times a second."""
 
@@ -71,18 +75,19 @@ class RayTune:
         self.layout = capacity.with_gpus(layout)
         capacity.refuse_impossible(self.layout)
         self.device = "cuda" if self.layout.gpus_per_worker else "cpu"
-        self._notes: list[str] = []
+        self._notes = [session.note] if session.note else []
         if layout.gpus_per_worker == AUTO and self.device == "cuda":
             part = self._measured_share(context, layout, staged)
             self.layout = replace(self.layout, gpus_per_worker=part)
         self.slots = self._cluster.slots(self.layout)
         self._waits = WaitWatch()
         location = context.location
-        shared = session.single_machine or not location.local
-        self._mailbox = beside_driver(self.mailbox)
+        self._shared_folder = session.single_machine or not location.local
+        self._deaths = 0
+        """Of our actors beside the driver."""
         self._context = WorkerContext(
-            mailbox=self._mailbox,
-            writer=None if shared else beside_driver(Writer, location, session.processes),
+            mailbox=None,
+            writer=None,
             location=location,
             processes=session.processes,
             staged=staged,
@@ -90,6 +95,7 @@ class RayTune:
             trainer=context.trainer,
             pace=context.pace or Pace(ask=min(_MOST_ASK, max(_LEAST_ASK, self.slots / 100))),
         )
+        self._start_actors()
         self._claims = Claims(location)
         self._pace = self._context.pace
         self._ended: dict[str, float] = {}
@@ -103,6 +109,46 @@ class RayTune:
         self._out: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self._on_this_machine = session.single_machine
         self._killed_before = killed_for_memory()
+
+    def _start_actors(self) -> None:
+        """What stands beside the driver: the mailbox, and what writes for workers elsewhere."""
+        self._mailbox = beside_driver(self.mailbox)
+        writer = (Writer, self._context.location, self._context.processes)
+        self._context = replace(
+            self._context,
+            mailbox=self._mailbox,
+            writer=None if self._shared_folder else beside_driver(*writer),
+        )
+
+    def _an_actor_died(self) -> bool:
+        actors = [a for a in (self._context.mailbox, self._context.writer) if a is not None]
+        try:
+            ray.get([actor.__ray_ready__.remote() for actor in actors], timeout=_PATIENCE_SECONDS)
+        except GetTimeoutError:
+            return False
+        except RayActorError:
+            return True
+        return False
+
+    def _replace_actors(self, dispatcher: Dispatcher) -> None:
+        """Go on with new actors. Packs that were out go back, as from a node that is lost; what
+        their workers have recorded meanwhile is found on the disk, when others claim them.
+
+        Raises:
+            ExperimentError: they have died again and again.
+        """
+        self._deaths, self._error = self._deaths + 1, None
+        if self._deaths > _DEATHS:
+            raise ExperimentError(
+                f"a process of batchscale beside the driver has died {count(self._deaths, 'time')}",
+                hint="what was committed is safe; does something end it, as for its memory? Then "
+                "give the same command again",
+            )
+        self._start_actors()
+        sent, self._guests = self._guests, {}
+        for pack in [*sent, *(guest for _, guests in sent.values() for guest in guests)]:
+            self._claims.abandon(pack)
+            dispatcher.receive(PackEnd(pack=pack, end="failed", failure=without_actor()))
 
     def _measured_share(self, context: ExecutorContext, layout: Layout, staged: Staged) -> float:
         """The part of a GPU that a pack needs, measured on a worker that has a whole one."""
@@ -128,17 +174,22 @@ class RayTune:
         dispatcher.give = lambda pack, more: self._mailbox.give.remote(pack, more)
         self._ask_for_machines(dispatcher)
         try:
-            with self._listening(dispatcher, stop, poll):
-                while not stop and not dispatcher.finished:
-                    self._tune(dispatcher, stop)
-                    if self._error:
-                        raise self._error
+            while not stop and not dispatcher.finished:
+                try:
+                    with self._listening(dispatcher, stop, poll):
+                        self._tune(dispatcher, stop)
+                    self._drain(dispatcher)
+                except Exception as error:  # of Tune's loop, which calls our searcher
+                    self._error = self._error or error
+                if self._error and self._an_actor_died():
+                    self._replace_actors(dispatcher)
+                elif self._error:
+                    raise self._error
         finally:
             self._requests.reduce(0)
-        self._drain(dispatcher)
 
     def _tune(self, dispatcher: Dispatcher, stop: Stop) -> None:
-        progress = _TrialStates()
+        progress = TrialStates()
         searcher = PackSearcher(
             dispatcher,
             stop,
@@ -165,6 +216,9 @@ class RayTune:
                     name="packs",
                     storage_path=str(Path(folder).resolve()),
                     callbacks=[progress],
+                    stop=NotWaiting(
+                        lambda: self._error is not None or (bool(stop) and self._out()[1] == 0)
+                    ),
                     # The dispatcher decides what becomes of the trials of a dead worker.
                     failure_config=tune.FailureConfig(max_failures=0),
                     verbose=0,
@@ -194,6 +248,9 @@ class RayTune:
     def _explain(self, text: str, pack: str, times: int) -> Failure:
         """Why a pack's worker ended without a message; with its log if it ran here."""
         self._claims.abandon(pack)
+        if self._an_actor_died():
+            self._error = self._error or RayActorError()
+            return without_actor()
         if pack in self._ended:
             return unresponsive(self._ended.pop(pack))
         log, killed = None, None
@@ -210,7 +267,7 @@ class RayTune:
         with self._sharing:
             self._shared[pack] = hits
 
-    def _placed(self, out: Mapping[str, str], progress: _TrialStates) -> tuple[int, int]:
+    def _placed(self, out: Mapping[str, str], progress: TrialStates) -> tuple[int, int]:
         """Packs that are out, and those of them whose workers have begun."""
         begun, running = ray.get(self._mailbox.begun.remote()), progress.running()
         return len(out), sum(t in running and pack in begun for t, pack in out.items())
@@ -299,7 +356,8 @@ class RayTune:
                         self._say_what_waits(dispatcher)
                 except Exception as error:  # raised in the sweep, once Tune has ended
                     self._error = error
-                    dispatcher.stop()
+                    if not isinstance(error, RayActorError):
+                        dispatcher.stop()
                     return
 
         thread = threading.Thread(target=listen, name="listen", daemon=True)
@@ -323,37 +381,3 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(before)
-
-
-class _TrialStates(TrialProgressCallback):
-    """Replaces the one that prints, since the display is ours; it has Tune's trials."""
-
-    _trials: Sequence[Any] = ()
-
-    def on_step_begin(self, iteration: int, trials: list[Any], **_: Any) -> None:
-        """Before Tune takes in what has happened.
-
-        ``trials`` is Tune's own list. It goes through all of it again and again, so those that are
-        over leave it from time to time: nothing of theirs is asked for any more.
-        """
-        self._trials = trials
-        if iteration % _FORGET_STEPS == 0 and len(trials) > _FORGET_FROM:
-            trials[:] = [each for each in trials if not each.is_finished()] or trials[-1:]
-
-    def running(self) -> set[str]:
-        """Trials that have been placed, and whose workers live."""
-        return {each.trial_id for each in tuple(self._trials) if each.status == "RUNNING"}
-
-    def error_of(self, trial: str) -> str:
-        """The text that Tune has kept of a trial's last error."""
-        for each in self._trials:
-            if each.trial_id == trial and each.error_file and Path(each.error_file).exists():
-                text = Path(each.error_file).read_text(encoding="utf-8", errors="replace")
-                return text.rpartition("Failure # ")[2].partition("\n")[2]
-        return ""
-
-    def log_result(self, *_: Any, **__: Any) -> None:
-        """Nothing."""
-
-    def on_trial_complete(self, *_: Any, **__: Any) -> None:
-        """Nothing."""
