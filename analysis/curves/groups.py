@@ -175,7 +175,7 @@ COLUMNS = (
     "effective_learning_rate", "status", "stop_reason", "steps_to_target", "last_miss",
     "relative_error", "refined_steps", "refined_last_miss", "acts_from", "steps_run", "keep",
     "evaluation_ratio", "budget_steps", "batch_sizes", "example_unit", "tokens_per_example",
-    "gradients_per_step",
+    "gradients_per_step", "error",
 )  # fmt: skip
 """Columns of trials that the analysis reads; one that is absent is all null."""
 

@@ -137,6 +137,7 @@ def _about(data: FigureData, curves: Sequence[Curve]) -> dict[str, Any]:
         "studies": int(trials["study"].nunique()) or int(trials["batch_size"].nunique()),
         "reached": int(trials["steps_to_target"].notna().sum()),
         "infeasible": int(trials["status"].eq("INFEASIBLE").sum()),
+        "failed": int(trials["stop_reason"].eq("error").sum()),
         "dominated": int(trials["stop_reason"].eq("dominated").sum()),
         "first": f"{times.min():%Y-%m-%d}" if len(times) else None,
         "last": f"{times.max():%Y-%m-%d}" if len(times) else None,
