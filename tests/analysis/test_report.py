@@ -289,7 +289,8 @@ def test_colours_are_those_of_the_figures() -> None:
 
 
 def test_a_training_algorithm_looks_alike_in_every_panel() -> None:
-    assert numbered([["sgd", "adam"], ["adam"]]) == [[0, 1], [1]]
+    assert numbered([["mine", "adam"], ["adam"]]) == [[0, 2], [2]]
+    assert numbered([["momentum"], ["sgd", "sgd, clip 1.0"]]) == [[1], [0, 2]]
     many = [[str(i)] for i in range(8)]
     assert numbered(many) == [[0]] * 8
 
