@@ -16,8 +16,9 @@ from analysis.curves.curve import Curve
 from analysis.figures import save
 from analysis.figures.drawing import marks
 from analysis.figures.drawing.colours import FAINT, INK
+from analysis.figures.drawing.optimizer_styles import style_numbers
 from analysis.figures.drawing.page import COLUMN, Page
-from analysis.figures.drawing.style import PALETTE, CurveStyle, curve_style, grid, log2_axis
+from analysis.figures.drawing.style import CurveStyle, curve_style, grid, log2_axis
 from analysis.fit.regimes import Regimes
 from validation.packaged import interval, located, named, sources
 from validation.page import PAGE, table
@@ -237,8 +238,9 @@ def _panel(ax: Axes, workload: str, published: Sequence[Knee], own: Sequence[Kne
     ax.set_ylim(min(steps) / 1.7, max(steps) * 1.6)
     grid(ax)
     # A training algorithm has one colour for all sources.
-    order = list(dict.fromkeys(str(knee.curve.group.get("optimizer")) for knee in both))
-    styles = [PALETTE[order.index(str(knee.curve.group.get("optimizer")))] for knee in both]
+    optimizers = [str(knee.curve.group.get("optimizer")) for knee in both]
+    numbers = style_numbers(optimizers)
+    styles = [curve_style(numbers[name]) for name in optimizers]
     for knee, style in zip(both, styles, strict=True):
         _points(ax, knee, style)
     regimes: list[Regimes | None] = [knee.regimes for knee in both]

@@ -20,6 +20,7 @@ from analysis.curves.thinned_evaluations import Evaluations, Frame, every_second
 from analysis.formatting import sizes, unit
 from results.counts import agreeing, count
 from results.errors import ResultsError
+from results.failures import failures
 from results.searches import current
 from results.targets.target import Target
 
@@ -247,7 +248,11 @@ def _curve(
     role = runs.rows["role"][rows]
     search = rows[np.isin(role, SEARCH_ROLES)]
     made = points(runs, search, rows[role == "repeat"], over, estimator)
-    by_size, notes, dimensions, scaled = made.points, made.notes, None, None
+    # Failed and interrupted trials say nothing: without others their batch size was not tested.
+    tested = [point for point in made.points if point.ran]
+    by_size, notes, dimensions, scaled = tested or made.points, made.notes, None, None
+    failed = rows[runs.rows["stop_reason"][rows] == "error"]
+    notes += failures(pd.DataFrame({name: runs.rows[name][failed] for name in _FAILED}))
     names = dict.fromkeys(study for study in runs.rows["study"][rows] if isinstance(study, str))
     if studies is not None:
         study_rows = studies[studies["study"].isin(names)]
@@ -265,9 +270,10 @@ def _curve(
         if "notes" in study_rows:
             texts = study_rows["notes"].dropna().unique()
             notes += dict.fromkeys(note for text in texts for note in json.loads(text))
-        waiting = _not_run(group, by_size, studies)
+        ran = {point.batch_size for point in by_size} | {*runs.rows["batch_size"][failed]}
+        waiting = _planned(group, studies) - ran
         if waiting:
-            notes.append(f"not run yet: {sizes(waiting)}")
+            notes.append(f"not run yet: {sizes(sorted(waiting))}")
     example_unit = unit(runs.rows["example_unit"][rows])
     notes += _transferred(runs, search) + _gradients(runs, rows, example_unit) + _censored(by_size)
     ratios = runs.rows["evaluation_ratio"][rows]
@@ -289,6 +295,9 @@ def _curve(
     )
 
 
+_FAILED = ("stop_reason", "error", "batch_size")
+
+
 def _with_edges(point: Point, runs: Runs, rows: Rows, spaces: Mapping[str, str]) -> Point:
     """``point`` with the edges of its study's space on which its best trial sits, or a near-best
     one; ``rows``: the curve's trials of searches."""
@@ -299,15 +308,14 @@ def _with_edges(point: Point, runs: Runs, rows: Rows, spaces: Mapping[str, str])
     return replace(point, edges=sides)
 
 
-def _not_run(group: Mapping[str, Any], points: list[Point], studies: pd.DataFrame) -> list[int]:
-    """Batch sizes of studies of this curve that have no trial yet, but will have."""
+def _planned(group: Mapping[str, Any], studies: pd.DataFrame) -> set[int]:
+    """Batch sizes of studies of this curve."""
     of_curve = pd.Series(current(studies) if "experiment_yaml" in studies else True, studies.index)
     for name, value in group.items():
         if name in studies:
             cells = studies[name]
             of_curve &= cells.isna() if value is None else cells.astype(object) == value
-    tested = {point.batch_size for point in points}
-    return sorted(set(map(int, studies.loc[of_curve, "batch_size"])) - tested)
+    return set(map(int, studies.loc[of_curve, "batch_size"]))
 
 
 def _transferred(runs: Runs, rows: Rows) -> list[str]:

@@ -175,7 +175,7 @@ COLUMNS = (
     "effective_learning_rate", "status", "stop_reason", "steps_to_target", "last_miss",
     "relative_error", "refined_steps", "refined_last_miss", "acts_from", "steps_run", "keep",
     "evaluation_ratio", "budget_steps", "batch_sizes", "example_unit", "tokens_per_example",
-    "gradients_per_step",
+    "gradients_per_step", "error",
 )  # fmt: skip
 """Columns of trials that the analysis reads; one that is absent is all null."""
 
@@ -193,7 +193,7 @@ def label(group: Mapping[str, Any], names: Iterable[str]) -> str:
             parts.append(", ".join(f"{key} {each}" for key, each in json.loads(value).items()))
         else:
             parts.append(value)
-    return escaped(", ".join(parts))
+    return escaped(", ".join(filter(None, parts)))
 
 
 def labels(groups: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -> list[str]:
@@ -203,6 +203,7 @@ def labels(groups: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -> li
     Beside curves with a ``source`` those without are ``OWN``. A curve that has none of what
     distinguishes the others is called by its training algorithm or workload.
     """
+    groups = _without_common_parts(groups)
     names = dict.fromkeys(name for group in groups for name in group)
     table = pd.DataFrame([{name: str(group.get(name)) for name in names} for group in groups])
     varying = [name for name in names if table[name].nunique() > 1]
@@ -221,6 +222,18 @@ def labels(groups: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -> li
     return [
         ", ".join(filter(None, pair)) or "steps to target"
         for pair in zip(texts, further, strict=True)
+    ]
+
+
+def _without_common_parts(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """``groups`` without the parts of a technique that all of several have."""
+    parts = [json.loads(_mapping_text(group.get("technique"))) for group in groups]
+    if len(groups) > 1:
+        common = [item for item in parts[0].items() if all(item in p.items() for p in parts)]
+        parts = [{k: v for k, v in part.items() if (k, v) not in common} for part in parts]
+    return [
+        {**group, "technique": json.dumps(part)} if group.get("technique") else dict(group)
+        for group, part in zip(groups, parts, strict=True)
     ]
 
 

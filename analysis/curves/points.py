@@ -140,16 +140,16 @@ class Point:
     @property
     def bar(self) -> tuple[float, float] | None:
         """The error bar in steps (see ``runs.error_bar`` and ``estimators``); of repeats, their
-        least and most. None where the trials were not drawn alike."""
+        least and most. None where the trials were not drawn alike. It does not go below one step
+        unless ``steps`` does (a source's relative ones)."""
         if self.runs:
             return min(self.runs), max(self.runs)
         if self.steps is None or not self.exact:
             return None
-        if self.spread is not None:
-            return self.spread
-        if self.estimator == BEST_OF_10 or not self.exchangeable:
-            return None
-        return error_bar(self.minimum, self.fourth)
+        ends = self.spread
+        if ends is None and self.estimator != BEST_OF_10 and self.exchangeable:
+            ends = error_bar(self.minimum, self.fourth)
+        return None if ends is None else (max(ends[0], min(self.steps, 1.0)), ends[1])
 
 
 def of_searches(

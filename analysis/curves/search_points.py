@@ -298,7 +298,7 @@ def _minimized(over: Sequence[str], used: Searches, n: int) -> list[str]:
 def _point_notes(points: Sequence[Point]) -> list[str]:
     """Notes on points that differ in kind from the others."""
     notes = []
-    without = [point.batch_size for point in points if not point.trials]
+    without = [point.batch_size for point in points if point.ran and not point.trials]
     if without:
         notes.append(f"no trial stayed feasible at {sizes(without)}")
     larger = [point for point in points if point.enlarged]

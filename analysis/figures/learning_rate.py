@@ -19,6 +19,7 @@ from analysis.figure_data import FigureData
 from analysis.figures.drawing import marks
 from analysis.figures.drawing.colours import faint, grey, ground, ink
 from analysis.figures.drawing.legends import entry, shared_legend
+from analysis.figures.drawing.optimizer_styles import style_numbers
 from analysis.figures.drawing.page import Page, stroke, unit
 from analysis.figures.drawing.panels import Pair
 from analysis.figures.drawing.style import (
@@ -57,8 +58,9 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     curves = [curve for curve, _ in pairs]
     axes = tiles(ax, page, len(pairs), "curve", 1.25, least=2.1)
     names = labels([curve.group for curve in curves])
-    for i, (panel_ax, (curve, fit)) in enumerate(zip(axes, pairs, strict=True)):
-        _draw_panel(panel_ax, curve, fit, curve_style(i), names[i])
+    numbers_of = style_numbers(names)
+    for panel_ax, (curve, fit), name in zip(axes, pairs, names, strict=True):
+        _draw_panel(panel_ax, curve, fit, curve_style(numbers_of[name]), name)
     sizes = [size for curve in curves for size in curve.batch_sizes]
     axes[0].set_xlim(min(sizes) / 1.5, max(sizes) * 1.5)
     log2_axis(axes[0].xaxis, min(sizes), max(sizes))

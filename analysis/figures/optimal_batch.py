@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, ink, visible
 from analysis.figures.drawing.legends import entry, shared_legend
+from analysis.figures.drawing.optimizer_styles import style_numbers
 from analysis.figures.drawing.page import COLUMN, Page, mark, stroke
 from analysis.figures.drawing.style import CurveStyle, curve_style, grid, log10_axis, tiles
 from analysis.fit.optimal_batch import OptimalBatch, Optimum, optimal_batches
@@ -34,8 +35,9 @@ def draw(
     low, high = budgets.min() / 1.3, budgets.max() * 1.3
     grid(main)
     handles = []
-    for place, optimal in enumerate(made):
-        style = curve_style(place)
+    numbers_of = style_numbers(optimal.label for optimal in made)
+    for optimal in made:
+        style = curve_style(numbers_of[optimal.label])
         colour = visible(style.colour)
         if optimal.line is not None:
             x = np.geomspace(low, high, 100)

@@ -15,8 +15,9 @@ from matplotlib.gridspec import SubplotSpec
 
 from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData
-from analysis.figures.drawing import legends, marks
-from analysis.figures.drawing.colours import ground, ink
+from analysis.figures.drawing import legends, marks, regime_strips
+from analysis.figures.drawing.colours import ground
+from analysis.figures.drawing.optimizer_styles import style_numbers
 from analysis.figures.drawing.page import COLUMN, Page, stroke, unit
 from analysis.figures.drawing.panels import (
     MANY,
@@ -67,9 +68,10 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     is the batch size of fewest examples, where smaller ones need more.
     """
     panels = facets(data.pairs)
+    names = [curve_names(pairs) for pairs in panels]
     # A training algorithm has the same style in every panel.
-    order = list(dict.fromkeys(name for pairs in panels for name in curve_names(pairs)))
-    styles = [[curve_style(order.index(name)) for name in curve_names(p)] for p in panels]
+    numbers = style_numbers(name for each in names for name in each)
+    styles = [[curve_style(numbers[name]) for name in each] for each in names]
     if ax is None:
         return draw_panels(panels, styles, page or Page())
     given_axes(ax, len(panels), "panel")
@@ -100,16 +102,17 @@ def draw_panels(
     height, least = _SMALL if len(panels) > MANY else (_PANEL, _LEAST)
     columns = min(len(panels), max(1, int(usable / least + 0.01)))
     rows = -(-len(panels) // columns)
-    strip_heights = [_strip_height(panels[i * columns : (i + 1) * columns]) for i in range(rows)]
-    pairs = [pair for panel in panels for pair in panel]
-    handles = marks.entries([curve for curve, _ in pairs], [fit for _, fit in pairs])
     width = usable / columns
+    strip_heights = [
+        max(_strip_height(panel, width) for panel in panels[i * columns : (i + 1) * columns])
+        for i in range(rows)
+    ]
+    pairs = [pair for panel in panels for pair in panel]
+    handles = regime_strips.entries([curve for curve, _ in pairs], [fit for _, fit in pairs])
     captions = [caption(p, within((width - _AXIS) * unit(), "small")) for p in panels]
     # Legends above full axes, and long titles, make the figure taller, not the panels smaller.
     lines = [1 + str(handle.get_label()).count("\n") for handle in handles]
     extra = sum(0.16 * max(lines[i : i + 2]) for i in range(0, len(lines), 2))
-    above = [(len(panel) + 1, _legend_columns(panel, width)) for panel in panels]
-    extra += rows * legends.ROW * max(-(-count // n) if n else 0 for count, n in above)
     extra += rows * 0.13 * max(0, max(text.count("\n") for text in captions) - 1)
     total = (height + _NAMES) * rows + sum(strip_heights) + extra
     figure = plt.figure(figsize=page.size(need, total), layout="constrained")
@@ -132,24 +135,26 @@ def draw_panels(
         legends.title(top, text)
         if i % columns:
             top.set_ylabel("")
-    figure.draw_without_rendering()  # lays out, which headings and legends depend on
-    for (top, beneath), panel in zip(axes, panels, strict=True):
+    figure.draw_without_rendering()  # lays out, which the places of legends depend on
+    for top, _ in axes:
         legend = top.get_legend()
-        if legend is not None and not _legend_columns(panel, width):
+        if legend is not None:
             location: Any = legends.free_location(legend)
             legend.set_loc(location or "upper right")
-        # Above the first strip, or the first of a curve that has regimes.
-        places = range(len(panel) - 1, -1, -1)
-        fits = [(fit, row) for (_, fit), row in zip(panel, places, strict=True) if fit is not None]
-        for fit, row in fits[:1]:
-            marks.headings(beneath, fit, row)
     return axes[0][0]
 
 
-def _strip_height(panels: Sequence[Pairs]) -> float:
-    """Inches of the strips of a row of panels."""
-    most = max(len(pairs) for pairs in panels)
-    return _STRIP * most + 0.16 if most > 1 else 0.3
+def _strip_height(pairs: Pairs, width: float) -> float:
+    """Inches of the strips of a panel that is so many inches wide."""
+    each = _STRIP if _named_beside(pairs, width) else _STRIP * regime_strips.NAMED
+    return each * len(pairs) + 0.08
+
+
+def _named_beside(pairs: Pairs, width: float) -> bool:
+    """Whether the names of its few curves fit beside their strips, and in a legend."""
+    fits = within(_BESIDE * width * unit(), "small")
+    names = curve_names(pairs)
+    return all(map(fits, names)) and not _legend_columns(pairs, width)
 
 
 def _draw_with_strips(
@@ -165,12 +170,14 @@ def _draw_with_strips(
     ax = figure.add_subplot(inner[0])
     beneath = figure.add_subplot(inner[1], sharex=ax)
     _draw_panel(ax, pairs, styles, width)
-    _draw_legend(ax, pairs, styles, width)
     ax.tick_params(labelbottom=False)
-    fits = within(_BESIDE * width * unit(), "small")
-    names = distinct(curve_names(pairs), lambda name: all(map(fits, name.split(", "))))
-    marks.strips(beneath, [fit for _, fit in pairs], names, styles)
-    beneath.set_ylim(beneath.get_ylim()[0], beneath.get_ylim()[1] + 0.45)
+    names, handle = curve_names(pairs), None
+    if _named_beside(pairs, width):
+        _draw_legend(ax, pairs, styles, width)
+    else:
+        handle = legends.HANDLE / (width - _AXIS)
+        names = distinct(names, within((1 - 1.2 * handle) * (width - _AXIS) * unit(), "small"))
+    regime_strips.strips(beneath, [fit for _, fit in pairs], names, styles, handle=handle)
     beneath.set_xlabel(f"batch size ({examples_name(pairs)})")
     return ax, beneath
 
@@ -184,7 +191,7 @@ def _draw_panel(
     _set_limits(ax, curves, width)
     grid(ax)
     if len(pairs) == 1 and fits[0] is not None:
-        marks.shade(ax, fits[0])
+        regime_strips.shade(ax, fits[0])
     for place, ((curve, fit), style) in enumerate(zip(pairs, styles, strict=True)):
         if fit is not None:
             _draw_fit(ax, curve, fit, style)
@@ -199,7 +206,7 @@ def _draw_alone(ax: Axes, pairs: Pairs, styles: Sequence[CurveStyle]) -> None:
     curves, fits = [curve for curve, _ in pairs], [fit for _, fit in pairs]
     _draw_panel(ax, pairs, styles)
     marks.criticals(ax, fits, styles)
-    _draw_legend(ax, pairs, styles, COLUMN, marks.entries(curves, fits, strips=False))
+    _draw_legend(ax, pairs, styles, COLUMN, regime_strips.entries(curves, fits, strips=False))
     legends.title(ax, caption(pairs))
     ax.set_xlabel(f"batch size ({examples_name(pairs)})")
 
@@ -254,10 +261,6 @@ def _draw_legend(
         )
         for (_, fit), style, name in zip(pairs, styles, names, strict=True)
     ]  # fmt: skip
-    if any(fit is not None and perfect_examples(curve, fit) for curve, fit in pairs):
-        handles.append(
-            legends.entry("perfect scaling", color=ink(), linewidth=0.8, linestyle=PERFECT_DASHES)
-        )
     columns = _legend_columns(pairs, width)
     if columns:
         legends.under_title(ax, [*handles, *more], columns)

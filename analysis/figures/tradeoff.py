@@ -21,6 +21,7 @@ from analysis.figure_data import FigureData
 from analysis.figures.drawing import legends, marks
 from analysis.figures.drawing.colours import faint, grey, ground, ink
 from analysis.figures.drawing.legends import entry
+from analysis.figures.drawing.optimizer_styles import style_numbers
 from analysis.figures.drawing.page import COLUMN, Page, mark, stroke, unit
 from analysis.figures.drawing.panels import (
     MANY,
@@ -84,18 +85,18 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     if not any(point.steps for curve in data.curves for point in curve.points):
         raise ResultsError("nothing reached the target", hint="take an easier --target")
     names = [curve_names(pairs) for pairs in panels]
-    order = list(dict.fromkeys(name for each in names for name in each))
+    numbers_of = style_numbers(name for each in names for name in each)
     height, least = _SMALL if len(panels) > MANY else (_PANEL, _LEAST)
     most = max(map(len, panels))
-    extra = 0.45 + (0.14 * most if most > _FULL or max(map(len, order)) > _LONG else 0)
+    extra = 0.45 + (0.14 * most if most > _FULL or max(map(len, numbers_of)) > _LONG else 0)
     need = COLUMN * min(len(panels), 2)
     axes = tiles(
         ax, page, len(panels), "panel", height, extra=extra, least=least, need=need, sharex=False
     )
     for panel_ax, pairs, panel_names in zip(axes, panels, names, strict=True):
-        _draw_panel(panel_ax, pairs, [curve_style(order.index(name)) for name in panel_names])
+        _draw_panel(panel_ax, pairs, [curve_style(numbers_of[name]) for name in panel_names])
         legends.title(panel_ax, caption(pairs, within(inches(panel_ax)[0], "small")))
-    _add_legend(axes[0], [pair for pairs in panels for pair in pairs], given=ax is not None)
+    _add_legend(axes[0], panels, given=ax is not None)
     if ax is None:
         figure_of(axes[0]).draw_without_rendering()  # lays out: annotations must know what is free
     for panel_ax, pairs in zip(axes, panels, strict=True):
@@ -133,7 +134,7 @@ def _draw_panel(ax: Axes, pairs: Pairs, styles: Sequence[CurveStyle]) -> None:
     grid(ax)
     for (curve, fit), style in zip(pairs, styles, strict=True):
         if fit is not None:
-            _draw_frontier(ax, fit, style, grows=curve.grows)
+            _draw_frontier(ax, curve, fit, style)
             marks.best_batch_size(ax, fit, style, over_examples=True)
         for _, examples, steps in _hits(curve):
             ax.plot(
@@ -144,13 +145,17 @@ def _draw_panel(ax: Axes, pairs: Pairs, styles: Sequence[CurveStyle]) -> None:
     ax.set_xlabel(axis_to_target(examples_name(pairs), pairs))
     ax.set_ylabel(axis_to_target("steps", pairs))
     width, _ = inches(ax)
-    names = distinct(curve_names(pairs), within(width - legends.HANDLE * unit()))
+    texts = [
+        "".join([name, *(f" ({_rounded(at)})" for at, *_ in _critical(curve, fit))])
+        for name, (curve, fit) in zip(curve_names(pairs), pairs, strict=True)
+    ]
+    names = distinct(texts, within(width - legends.HANDLE * unit()))
     handles = [
         entry(name, color=style.colour, linestyle=style.line if fit else "none",
               marker=style.marker, markersize=3.6, markeredgecolor=ground(), markeredgewidth=0.4)
         for (_, fit), style, name in zip(pairs, styles, names, strict=True)
     ]  # fmt: skip
-    columns = legends.columns_above(curve_names(pairs), width, _FULL)
+    columns = legends.columns_above(texts, width, _FULL)
     if any(fit is not None and fit.best_batch_size is not None for _, fit in pairs):
         columns = columns or 2  # the curve rises into the corner of the legend
     if len(pairs) > 1 and columns:
@@ -190,10 +195,10 @@ def _draw_equal_sizes(ax: Axes, pairs: Pairs) -> list[tuple[float, float, float]
     return lines
 
 
-def _draw_frontier(ax: Axes, fit: Regimes, style: CurveStyle, *, grows: bool) -> None:
+def _draw_frontier(ax: Axes, curve: Curve, fit: Regimes, style: CurveStyle) -> None:
     """The fitted curve and its asymptotes; of batch sizes that grow only the least steps, since
     their examples are not those of the fit."""
-    if not grows:
+    if not curve.grows:
         sizes = np.geomspace(*fit.fitted_over, 256)
         steps = fit.steps(sizes)
         ax.plot(sizes * steps, steps, color=style.colour, linestyle=style.line, zorder=4)
@@ -202,33 +207,33 @@ def _draw_frontier(ax: Axes, fit: Regimes, style: CurveStyle, *, grows: bool) ->
         ax.axhline(fit.min_steps.value, zorder=2, **dashes)
     if fit.min_examples.value is not None:
         ax.axvline(fit.min_examples.value, zorder=2, **dashes)
-    for critical, _, at in [] if grows else _critical(fit):
-        ax.plot([critical * at], [at], marker=style.marker, markersize=mark(7.5), color=ground(),
+    for _, examples, at in _critical(curve, fit):
+        ax.plot([examples], [at], marker=style.marker, markersize=mark(7.5), color=ground(),
                 markeredgecolor=style.colour, markeredgewidth=stroke(1.3), zorder=6)  # fmt: skip
 
 
-def _critical(fit: Regimes | None) -> list[tuple[float, float, float]]:
-    """The critical batch size, and examples and steps there; empty where it is not known."""
+def _critical(curve: Curve, fit: Regimes | None) -> list[tuple[float, float, float]]:
+    """The critical batch size, and examples and steps there; empty where it is not known, or batch
+    sizes grow."""
     critical = fit.critical_batch_size.value if fit else None
-    if fit is None or critical is None:
+    if fit is None or critical is None or curve.grows:
         return []
     steps = float(fit.steps([critical])[0])
     return [(critical, critical * steps, steps)]
 
 
 def _annotate_panel(ax: Axes, pairs: Pairs) -> None:
-    """The critical batch size beside its mark, and a few batch sizes beside their points, where
-    they fit; in axes of several curves the critical ones alone."""
+    """The critical batch size of a single curve beside its mark, and a few batch sizes beside their
+    points, where they fit. That of several is in the legend: a number may lie nearer to the mark of
+    another curve."""
     occupied: list[np.ndarray] = []
     for curve, fit in pairs:
-        critical_places = [] if curve.grows else _critical(fit)
-        occupied += [_pixels(ax, *place) for _, *place in (*_hits(curve), *critical_places)]
-    for curve, fit in pairs:
-        for critical, examples, steps in [] if curve.grows else _critical(fit):
-            rounded = float(f"{critical:.2g}" if critical < 100 else f"{critical:.3g}")
-            _annotate(ax, examples, steps, plain(rounded), occupied, _AROUND, bold=True)
+        places = [*_hits(curve), *_critical(curve, fit)]
+        occupied += [_pixels(ax, *place) for _, *place in places]
     lines = _draw_equal_sizes(ax, pairs)
     if len(pairs) == 1:
+        for critical, examples, steps in _critical(*pairs[0]):
+            _annotate(ax, examples, steps, _rounded(critical), occupied, _AROUND, bold=True)
         for size, examples, steps in _spread(_hits(pairs[0][0])):
             _annotate(ax, examples, steps, plain(size), occupied, _BESIDE)
         return
@@ -238,6 +243,10 @@ def _annotate_panel(ax: Axes, pairs: Pairs) -> None:
             text = f"B = {plain(equal)}"
             if _annotate(ax, equal * steps, steps, text, occupied, _ALONG, colour=faint()):
                 break
+
+
+def _rounded(critical: float) -> str:
+    return plain(float(f"{critical:.2g}" if critical < 100 else f"{critical:.3g}"))
 
 
 def _spread(hits: Sequence[_Hit]) -> list[_Hit]:
@@ -316,12 +325,15 @@ def _covers(box: Bbox, middle: np.ndarray, space: np.ndarray) -> bool:
     return bool((np.abs(middle - centre) < space + np.array([box.width, box.height]) / 2).all())
 
 
-def _add_legend(ax: Axes, pairs: Pairs, *, given: bool) -> None:
+def _add_legend(ax: Axes, panels: Sequence[Pairs], *, given: bool) -> None:
+    pairs = [pair for panel in panels for pair in panel]
+    several = any(len(panel) > 1 for panel in panels)
     fits = [fit for _, fit in pairs if fit]
     handles: list[Artist] = []
-    if any(fit.critical_batch_size.value is not None for fit in fits if not fit.grows):
+    if any(_critical(curve, fit) for curve, fit in pairs):
+        text = "critical batch size" + " (in brackets)" * several
         handles.append(
-            entry("critical batch size", marker="o", markersize=7, markerfacecolor=ground(),
+            entry(text, marker="o", markersize=7, markerfacecolor=ground(),
                   markeredgecolor=faint(), markeredgewidth=1.3)
         )  # fmt: skip
     handles += marks.best_batch_size_entry(fits)

@@ -76,6 +76,11 @@ class Interval:
         """Both ends are given: the regime was seen, not merely bounded."""
         return self.low is not None and self.high is not None
 
+    @property
+    def is_open(self) -> bool:
+        """Neither end is given: nothing is known."""
+        return self.low is None and self.high is None
+
     def holds(self, value: float) -> bool:
         return not (
             (self.low is not None and value < self.low)

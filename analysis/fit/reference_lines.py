@@ -17,7 +17,8 @@ LINEAR, SQUARE_ROOT = 1.0, 0.5
 
 @dataclass(frozen=True)
 class RegimeSpan:
-    """A regime over batch sizes; ``sure`` if it was reached, else it is merely bounded."""
+    """A regime over batch sizes; ``sure`` if both of its ends are given, else it is bounded: it
+    lies somewhere in the span, or nowhere."""
 
     regime: int
     low: float
@@ -26,23 +27,30 @@ class RegimeSpan:
 
 
 def regime_spans(regimes: Regimes) -> list[RegimeSpan]:
-    """The regimes of a curve over the batch sizes that reached the target; none of no width.
-    Perfect scaling begins at the best batch size of a curve with a small-batch penalty."""
+    """The regimes of a curve over the batch sizes that reached the target, as far as the table
+    gives their ends; batch sizes of which it says nothing are in no span.
+
+    Perfect scaling begins at the best batch size of a curve with a small-batch penalty.
+    """
     first, last = map(float, regimes.fitted_over)
     perfect, maximal = regimes.perfect_scaling_until, regimes.maximal_parallelism_from
-    end = first if perfect.nearest is None else perfect.nearest
-    start = last if maximal.nearest is None else maximal.nearest
-    # Whether batch sizes of neither regime lie between the two, whatever else is open.
-    apart = perfect.high is not None and maximal.low is not None and perfect.high <= maximal.low
     best = regimes.best_batch_size
-    begin = first if best is None else min(best.value or best.low or first, end)
+    begin = first if best is None else best.value or best.high or last
+    # Perfect scaling surely lasts until the first, at most until the second; maximal parallelism
+    # begins at the first at the earliest, and surely at the second.
+    until, until_may = perfect.value or perfect.low or begin, perfect.value or perfect.high or last
+    start_may, start = maximal.value or maximal.low or first, maximal.value or maximal.high or last
     spans = [
-        RegimeSpan(0, begin, end, perfect.reached),
-        RegimeSpan(1, end, start, apart),
-        RegimeSpan(2, start, last, maximal.reached),
+        RegimeSpan(0, begin, until, sure=True),
+        RegimeSpan(1, max(begin, until_may), start_may, sure=True),
+        RegimeSpan(2, max(start, until), last, sure=True),
     ]
-    if regimes.grows:  # where perfect scaling ends, and diminishing returns begin, is not known
-        spans = spans[2:]
+    if perfect.value is None and not perfect.is_open:
+        end = last if maximal.is_open else start_may
+        spans.append(RegimeSpan(0, until, min(until_may, end), sure=False))
+    if maximal.value is None and not maximal.is_open:
+        end = first if perfect.is_open else until_may
+        spans.append(RegimeSpan(2, max(start_may, end), start, sure=False))
     return [span for span in spans if span.high > span.low * (1 + 1e-9)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -276,7 +276,9 @@ def _regimes(
 
 
 def _of_logs(ends: Ends) -> Interval:
-    return Interval.of_logs(*ends)
+    """The quantity; a bound, without a value, where an end is open."""
+    located = Interval.of_logs(*ends)
+    return located if located.reached else replace(located, value=None)
 
 
 def _plain(ends: Ends) -> Interval:

@@ -89,7 +89,9 @@ def _fields(citation: str, name: str) -> dict[str, str]:
 
 
 def _same(entry: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    return entry["title"].lower() == other["title"].lower()
+    # An unread citation has its source's name as title, as others of that source may have.
+    read = "author" in entry or entry["note"] == other.get("note")
+    return read and entry["title"].lower() == other["title"].lower()
 
 
 def _free(key: str, taken: Mapping[str, Any]) -> str:

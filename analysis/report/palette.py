@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from analysis.figures.drawing.optimizer_styles import style_numbers
+
 
 @dataclass(frozen=True)
 class CurveStyle:
@@ -36,9 +38,9 @@ def palette() -> list[dict[str, str]]:
 
 
 def numbered(texts: list[list[str]]) -> list[list[int]]:
-    """The place of each curve's style, by panel: a training algorithm has one style in all panels,
-    as long as there are styles for all of them; else each panel begins with the first."""
-    order = list(dict.fromkeys(text for panel in texts for text in panel))
-    if len(order) <= len(STYLES):
-        return [[order.index(text) for text in panel] for panel in texts]
-    return [list(range(len(panel))) for panel in texts]
+    """The number of each curve's style, by panel: a training algorithm has one style in all panels,
+    as long as there are styles for all of them; else each panel is numbered by itself."""
+    together = style_numbers(text for panel in texts for text in panel)
+    if len(together) > len(STYLES):
+        return [[*map(style_numbers(panel).__getitem__, panel)] for panel in texts]
+    return [[together[text] for text in panel] for panel in texts]

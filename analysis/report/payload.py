@@ -39,7 +39,9 @@ def payload(
         ResultsError: no trials, or none that make a curve.
     """
     parts = panels(data)
-    styles = numbered([[curve.label for curve in part.views[0].curves] for part in parts])
+    styles = numbered(
+        [[curve.label for view in part.views for curve in view.curves] for part in parts]
+    )
     styled = list(zip(parts, styles, strict=True))
     content: dict[str, Any] = {
         "title": title or _title(parts),
@@ -70,7 +72,7 @@ def payload(
 
 
 def _panel(place: int, panel: Panel, styles: Sequence[int], baseline: str | None) -> dict[str, Any]:
-    labels = [curve.label for curve in panel.views[0].curves]
+    labels = [curve.label for view in panel.views for curve in view.curves]
     order = dict(zip(labels, styles, strict=True))
     views = [_view(f"p{place}v{i}", view, order, baseline) for i, view in enumerate(panel.views)]
     goals = [{"target": view["target"], "view": view["id"], "reason": None} for view in views]
@@ -89,7 +91,7 @@ def _panel(place: int, panel: Panel, styles: Sequence[int], baseline: str | None
 
 
 def _view(name: str, view: View, order: dict[str, int], baseline: str | None) -> dict[str, Any]:
-    styles = [order.setdefault(curve.label, len(order)) for curve in view.curves]
+    styles = [order[curve.label] for curve in view.curves]
     comparisons = findings.comparisons(view, findings.baseline(view, baseline))
     crossover_pairs = findings.crossover_pairs(view)
     every = [
@@ -137,6 +139,7 @@ def _about(data: FigureData, curves: Sequence[Curve]) -> dict[str, Any]:
         "studies": int(trials["study"].nunique()) or int(trials["batch_size"].nunique()),
         "reached": int(trials["steps_to_target"].notna().sum()),
         "infeasible": int(trials["status"].eq("INFEASIBLE").sum()),
+        "failed": int(trials["stop_reason"].eq("error").sum()),
         "dominated": int(trials["stop_reason"].eq("dominated").sum()),
         "first": f"{times.min():%Y-%m-%d}" if len(times) else None,
         "last": f"{times.max():%Y-%m-%d}" if len(times) else None,

@@ -37,8 +37,9 @@ def picture(view: View, style_numbers: Sequence[int]) -> str:
         mpl.rcdefaults()
         page = Page.of("two-columns")
         with page.context(), literal_text():
-            styles = [curve_style(i) for i in style_numbers[:MOST_DRAWN]]
-            axes = steps.draw_panels([view.pairs[:MOST_DRAWN]], [styles], page)
+            pairs = view.pairs[:MOST_DRAWN]
+            styles = [curve_style(i) for i in style_numbers[: len(pairs)]]
+            axes = steps.draw_panels([pairs], [styles], page)
             figure: Any = axes.get_figure(root=True)
             figure.set_layout_engine(None)  # it is laid out already, and drawn once
             figure.savefig(pixels, transparent=True, dpi=_DPI, format="rgba")

@@ -23,6 +23,7 @@ _COLUMNS = {
     "search": "search",
     "commit": "git commit",
 }
+_CITED = ("source", "citation", "licence", "address", "notes")
 _MOST = 6
 """Most values of a column that are listed."""
 
@@ -64,17 +65,17 @@ def environment(data: FigureData) -> list[dict[str, str]]:
 
 
 def sources(data: FigureData) -> list[dict[str, Any]]:
-    """The rows of ``sources`` that trials of the report come from."""
-    named = set(data.trials["source"].dropna())
-    rows = [row for opened in data.opened for row in opened.sources.to_dict("records")]
-    used = {row["source"]: row for row in rows if row["source"] in named}
-    return [
-        {
-            name: _text(row.get(name))
-            for name in ("source", "citation", "licence", "address", "notes")
-        }
-        for row in used.values()
+    """The rows of ``sources`` of the experiments and sources that trials of the report are of,
+    equal ones once."""
+    pairs = data.trials[["experiment", "source"]].dropna(subset="source").drop_duplicates()
+    used = {*pairs.itertuples(index=False, name=None)}
+    cited = [
+        {name: _text(row.get(name)) for name in _CITED}
+        for opened in data.opened
+        for row in opened.sources.to_dict("records")
+        if (row.get("experiment"), row["source"]) in used
     ]
+    return [row for i, row in enumerate(cited) if row not in cited[:i]]
 
 
 def _text(value: Any) -> str | None:

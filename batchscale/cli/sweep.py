@@ -241,6 +241,7 @@ def _status(state: Status, format: Format) -> str:
             f"them with "
             "--search all\n"
         )
+    text += "".join(f"\n{failure}\n" for failure in state.failures)
     waits = state.studies.groupby("waits")["batch_size"]
     text += "".join(f"\n{line(str(reason), [*sizes])}\n" for reason, sizes in waits)
     if len(state.packs):

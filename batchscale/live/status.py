@@ -75,6 +75,7 @@ def _sentence(state: Status, packs: int) -> str:
         else f"The search has all of its {trials}.",
         f"{infeasible:,} infeasible so far." if infeasible else "",
         f"{failed:,} failed: the same sweep tries them once more." if failed else "",
+        *(f"{failure}." for failure in state.failures),
     ]
     return " ".join(filter(None, sentences))
 

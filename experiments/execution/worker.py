@@ -218,11 +218,10 @@ class _PackRun:
             self.paused.update(training.paused)
             self._report_not_kept(training)
         training.paused.clear()
-        active = set(training.active)
         self.position = Position(
             step=training.step,
             steps=training.steps,
-            values={t: v for t, v in values.items() if t in active},
+            values={trial: values.get(trial) for trial in training.active},
         )
         if ended and self.first:
             self.finished += ended

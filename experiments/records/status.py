@@ -18,6 +18,7 @@ from experiments.records.baselines import UNREACHED, WAITS
 from experiments.scheduling import rounds
 from experiments.scheduling.rounds import Record, Remaining
 from results.batch_phases import BatchPhases
+from results.failures import failures
 from results.reader import Results
 from results.reader import open as open_results
 from results.run_state.claims import Claims
@@ -28,7 +29,7 @@ _COLUMNS = [
     *("study", "trial", "search_id", "search_seed", "other_searches"),
     *("role", "enlargement", "status", "stop_reason", "steps_run"),
     *("steps_to_target", "train_seconds", "evaluation_seconds", "other_seconds", "pack"),
-    "pack_models",
+    *("pack_models", "error", "batch_size"),
 ]
 
 
@@ -47,13 +48,15 @@ class Status:
     so far; NaN before the first)."""
     packs: pd.DataFrame
     """A row a running pack: pack, experiment, study, machine, ``trials``, ``step`` (of those that
-    train), ``best`` (lowest last value of their metric; the highest where more is better),
-    ``silent`` (seconds since its last word)."""
+    train; null before its first word), ``best`` (lowest last value of their metric; the highest
+    where more is better), ``silent`` (seconds since its last word)."""
     work_seconds: float | None
     """Seconds that one worker would take for the rest; ``None`` before any trial has ended."""
     seconds: float | None
     """Seconds until all is done with the packs that run now, as the driver reports too; ``None`` if
     none runs."""
+    failures: tuple[str, ...] = ()
+    """What failed trials say of themselves (``results.failures``)."""
 
     @property
     def algorithms(self) -> pd.DataFrame:
@@ -118,11 +121,13 @@ def status(source: str | Path | Location | Results) -> Status:
     types = {"trial_seconds": float, "waits": object}
     studies = pd.DataFrame(rows, columns=_STUDY_COLUMNS).astype(types)
     lower = dict(zip(planned["study"], planned["targets"].str.contains("<"), strict=True))
+    live = pd.DataFrame([_pack(claim, lower) for claim in claims], columns=_PACK_COLUMNS)
     return Status(
         studies=studies,
-        packs=pd.DataFrame([_pack(claim, lower) for claim in claims], columns=_PACK_COLUMNS),
+        packs=live.astype({"step": "Int64"}),
         work_seconds=rounds.worker_seconds(per_study),
         seconds=rounds.seconds_left(per_study, len(claims)),
+        failures=tuple(failures(trials)),
     )
 
 
@@ -205,7 +210,7 @@ def _pack(claim: Mapping[str, Any], lower: Mapping[str, bool]) -> dict[str, Any]
         "study": study,
         "machine": claim["holder"]["machine"].split("/")[0],
         "trials": len(claim["trials"]),
-        "step": max((step for step, _ in progress), default=0),
+        "step": max((step for step, _ in progress), default=None),
         "best": best(values) if values else None,
         "silent": claim["silent"],
     }

@@ -132,9 +132,8 @@ def test_regimes_that_are_only_bounded_are_hatched(plain_curve: Callable[..., Cu
     sizes = [2.0**i for i in range(12)]
     wide = regimes(plain_curve(sizes, [1e4 / size for size in sizes[:-1]] + [5.2]))
     assert wide.maximal_parallelism_from.high is None
-    assert [item.sure for item in regime_spans(wide) if item.regime == 0] == [
-        wide.perfect_scaling_until.reached
-    ]
+    assert wide.perfect_scaling_until.high is None
+    assert not any(item.sure for item in regime_spans(wide) if item.regime == 2)
     rng = np.random.default_rng(0)
     steps = [100 * (1 + 40 / size) * np.exp(rng.normal(0, 0.02)) for size in sizes]
     whole = regime_spans(regimes(plain_curve(sizes, steps)))

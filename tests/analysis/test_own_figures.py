@@ -131,7 +131,7 @@ def test_the_tradeoff_goes_through_its_points(packaged: FigureData) -> None:
         )
         assert rows["fitted_steps"].is_monotonic_decreasing
     said = texts(figures.draw("tradeoff", packaged))
-    assert {"examples to target", "steps to target", "critical batch size"} <= {*said}
+    assert {"examples to target", "steps to target", "critical batch size (in brackets)"} <= {*said}
     assert "30" in said
 
 

@@ -17,7 +17,8 @@ import results
 from analysis.curves.points import tabulate
 from analysis.figure_data import FigureData, Query
 from analysis.figures.drawing import style
-from analysis.report import findings, page, payload
+from analysis.report import findings, page, payload, provenance
+from analysis.report.bibtex import bibtex
 from analysis.report.page import embedded
 from analysis.report.palette import STYLES, numbered
 from analysis.report.panels import View
@@ -139,6 +140,25 @@ def test_what_it_was_made_from(made: dict[str, Any]) -> None:
     assert told["engine"] == "stacked"
     assert made["about"]["trials"] == 2 * 8 * len(reported.SIZES)
     assert made["about"]["reached"] == made["about"]["trials"]
+
+
+@pytest.mark.parametrize(("experiment", "torch"), [("digits", "2.15.0"), ("lm-tiny", "2.14.1")])
+def test_the_experiments_of_its_trials_are_cited(experiment: str, torch: str) -> None:
+    """All experiments of one folder may have one source: the last one stood for all of them."""
+    where = f"experiment = '{experiment}'"
+    data = FigureData(Query(sources=[results.open("own")], where=where))
+    (cited,) = provenance.sources(data)
+    assert cited["citation"].endswith(f"experiment {experiment}")
+    assert f'"torch":"{torch}"' in cited["notes"]
+    both = FigureData(
+        Query(sources=[results.open("own")], where="experiment IN ('digits', 'lm-tiny')")
+    )
+    rows = provenance.sources(both)
+    assert len(rows) == 2
+    entries = bibtex("1", rows)
+    assert entries.count("@misc{batchscale") == 2
+    assert "experiment digits" in entries
+    assert "experiment lm-tiny" in entries
 
 
 def test_the_page_is_one_file_that_asks_nothing_of_a_network(made: dict[str, Any]) -> None:
@@ -269,7 +289,8 @@ def test_colours_are_those_of_the_figures() -> None:
 
 
 def test_a_training_algorithm_looks_alike_in_every_panel() -> None:
-    assert numbered([["sgd", "adam"], ["adam"]]) == [[0, 1], [1]]
+    assert numbered([["mine", "adam"], ["adam"]]) == [[0, 2], [2]]
+    assert numbered([["momentum"], ["sgd", "sgd, clip 1.0"]]) == [[1], [0, 2]]
     many = [[str(i)] for i in range(8)]
     assert numbered(many) == [[0]] * 8
 

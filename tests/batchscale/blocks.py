@@ -25,6 +25,9 @@ from tests.batchscale.conftest import Answer, Command
 ROOT = Path(__file__).resolve().parents[2]
 NO_RAY = ("--address", "none")
 _FENCE = re.compile(r"^```(\w+)[ ]?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_ITEM = re.compile(r"^(?:[-*]|\d+\.) .*(?:\n {2,}\S.*)*", re.MULTILINE)
+"""An item of a list, on one line or several."""
+_COMMAND = re.compile(r"`(batchscale [^`]+)`")
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,14 @@ class Block:
 
 
 def blocks(page: str) -> list[Block]:
-    """The blocks of a page of the repository, in order."""
+    """The blocks of a page of the repository, in order, and the commands in its lists: each is a
+    block of its own."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    return [Block(*match.groups()) for match in _FENCE.finditer(text)]
+    found = [(match.start(), Block(*match.groups())) for match in _FENCE.finditer(text)]
+    for item in _ITEM.finditer(_FENCE.sub(lambda fence: " " * len(fence[0]), text)):
+        commands = (" ".join(command.split()) for command in _COMMAND.findall(item[0]))
+        found += [(item.start(), Block("sh", "", f"{command}\n")) for command in commands]
+    return [block for _, block in sorted(found, key=lambda pair: pair[0])]
 
 
 def run_page(page: str, command: Command, here: Path, *where: str) -> list[str]:

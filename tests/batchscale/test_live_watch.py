@@ -181,10 +181,24 @@ def test_infeasible_trials_are_told(case: Case) -> None:
     assert status["experiments"][0]["infeasible"] == 1
     row = synthetic.trial_row("digits-mlp", "sgd", 8, 1)
     failed = {"status": "INCOMPLETE", "stop_reason": "error", "steps_to_target": None}
+    failed["error"] = "Traceback (most recent call last):\nRuntimeError: not with 8\n"
     Store(case.root).commit("synthetic", measurements=[], trials=[{**row, **failed}])
     assert case.look()["status"]["sentence"].endswith(
-        "1 failed: the same sweep tries them once more."
+        "1 failed: the same sweep tries them once more. "
+        "1 trial failed at batch size 8: RuntimeError: not with 8."
     )
+
+
+def test_a_pack_that_has_said_nothing_yet_is_at_no_step(case: Case) -> None:
+    case.plan()
+    study = synthetic.study_id("digits-mlp", "sgd", 8)
+    ledger = Ledger(str(case.root))
+    assert ledger.take("pack", ["one"], {"experiment": "synthetic", "study": study}, {})
+    (pack,) = case.look()["status"]["packs"]
+    assert (pack["step"], pack["best"]) == (None, None)
+    assert ledger.renew("pack", {"one": (7, None)})
+    (pack,) = case.look()["status"]["packs"]
+    assert (pack["step"], pack["best"]) == (7, None)
 
 
 def test_a_broken_file_is_a_line_and_the_page_goes_on(case: Case) -> None:

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from batchscale.live.service import LiveReport
 from tests.batchscale.blocks import NO_RAY, ROOT, demo_commands, run_page, run_python
 from tests.batchscale.conftest import Command
+from tests.batchscale.test_pages import answer_once
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +33,10 @@ def cluster(folder: Path, ray_address: str, here: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.ray
-def test_the_readme_runs_as_written(command: Command, cluster: Path) -> None:
+def test_the_readme_runs_as_written(
+    command: Command, cluster: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LiveReport, "forever", answer_once)
     ran = run_page("README.md", command, cluster)
     assert len([line for line in ran if line.startswith("batchscale query")]) == 3
     assert (cluster / "steps.pdf").is_file()

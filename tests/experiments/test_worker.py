@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,18 @@ import pytest
 
 from experiments.execution.ledger import Ledger
 from experiments.execution.worker import Pace, run_pack
-from experiments.plan import Pack, WorkloadRef
+from experiments.plan import Measurement, Outcome, Pack, WorkloadRef
 from experiments.records.snapshots import unpack_snapshot
-from experiments.scheduling.jobs import Channel, Control, Ended, Job, Message, PackEnd, Started
+from experiments.scheduling.jobs import (
+    Channel,
+    Control,
+    Ended,
+    Job,
+    Message,
+    PackEnd,
+    Started,
+    Step,
+)
 from experiments.training.pack_training import Training
 from tests import problems
 from tests.experiments.fakes import FakeTraining, Plan, points, study
@@ -53,6 +64,28 @@ def job(count: int = 8, **changes: Any) -> Job:
 def run(one: Job, root: Path, line: Line, pace: Pace = QUICK, **options: Any) -> PackEnd:
     trainer = options.pop("trainer", FakeTraining)
     return run_pack(one, Ledger(str(root)), line.channel, trainer=trainer, pace=pace, **options)
+
+
+def test_steps_before_the_first_evaluation_are_told(tmp_path: Path) -> None:
+    """Status and page had a pack at step 0 until each of its trials had been evaluated."""
+    line = Line()
+
+    def told() -> list[Step]:
+        return [message for message in line.messages if isinstance(message, Step)]
+
+    class Slow(FakeTraining):
+        def run(
+            self, should_stop: Callable[[], bool] = lambda: False
+        ) -> Iterator[list[Measurement | Outcome]]:
+            self.step, self.steps = 3, 12
+            yield []
+            while not told() and not should_stop():
+                time.sleep(0.01)
+            yield from super().run(should_stop)
+
+    run(job(4), tmp_path, line, trainer=Slow)
+    first = told()[0]
+    assert (first.step, first.steps, first.values) == (3, 12, (None,) * 4)
 
 
 class StopsAt(FakeTraining):

@@ -1,5 +1,4 @@
-"""Marks that figures share: points and their error bars, special points, and the three regimes of
-each curve as a strip over batch sizes or as the shade of a panel."""
+"""Marks that figures share: points and their error bars, special points, and intervals."""
 
 from __future__ import annotations
 
@@ -11,7 +10,6 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.markers import MarkerStyle
-from matplotlib.patches import Patch
 from matplotlib.path import Path
 from matplotlib.patheffects import withStroke
 
@@ -21,20 +19,17 @@ from analysis.curves.estimators import MEDIAN
 from analysis.curves.points import Point
 from analysis.curves.runs import Repeats
 from analysis.figures.drawing import error_bars
-from analysis.figures.drawing.colours import faint, grey, ground, ink, tint
+from analysis.figures.drawing.colours import faint, ground, ink
 from analysis.figures.drawing.legends import entry
-from analysis.figures.drawing.page import mark, scaled, stroke, unit
-from analysis.figures.drawing.style import CurveStyle, inches
+from analysis.figures.drawing.page import mark, scaled, stroke
+from analysis.figures.drawing.style import CurveStyle
 from analysis.fit.interval import Interval
-from analysis.fit.reference_lines import regime_spans
 from analysis.fit.regimes import Regimes
 from analysis.formatting import units
 
 _BESIDE = 0.22
 """Doublings of the batch size by which repeats are drawn to the right of a point."""
 _DOTS = Path.make_compound_path(*(Path.arc(at, at + 14) for at in range(0, 360, 30)))
-_SLOPE = 0.2
-"""The share of a strip that the slope at its end takes."""
 _RINGS: dict[str, dict[str, Any]] = {
     "edge": {"marker": "o", "markeredgewidth": 0.7},
     "near": {"marker": _DOTS, "markeredgewidth": 0.8},
@@ -166,120 +161,7 @@ def not_reached_entry(size: float = 6) -> Artist:
                  markeredgewidth=0.3)  # fmt: skip
 
 
-def entries(
-    curves: Sequence[Curve], regimes: Sequence[Regimes | None], *, strips: bool = True
-) -> list[Artist]:
-    """Legend entries, in grey, for the marks that are drawn (with ``strips``, for theirs too)."""
-    handles: list[Artist] = []
-    fits = [fit for fit in regimes if fit is not None]
-    level = f"{100 * fits[0].level:g} %" if fits else ""
-    if any(fit.critical_batch_size.value is not None for fit in fits):
-        handles.append(
-            entry(f"critical batch size, {level}", marker="o", linestyle="-",
-                  color=faint(), markersize=4)
-        )  # fmt: skip
-    handles += best_batch_size_entry(fits)
-    if strips and fits:
-        ends: Any = {"linestyle": "-", "linewidth": 0.7, "color": ink(), "markersize": 3.5}
-        handles.append(entry(f"ends of regimes, {level}", marker="|", **ends))
-        if not all(span.sure for fit in fits for span in regime_spans(fit)):
-            handles.append(
-                Patch(hatch=HATCH, facecolor=grey("#e4e4e4"), edgecolor=faint(), linewidth=0,
-                      label="bounded, not reached")
-            )  # fmt: skip
-        if any(map(has_open_intervals, fits)):
-            handles.append(entry("open end of an interval", marker=">", **ends))
-    handles += bars([point for curve in curves for point in curve.points])
-    if any(curve.censored for curve in curves):
-        handles.append(not_reached_entry())
-    repeats = [p.repeats for curve in curves for p in curve.points if p.repeats is not None]
-    if repeats:
-        least = min(repeat.level for repeat in repeats)
-        coverage = f", {least:.0%}" if least > 0 else ""
-        dash: Any = {"color": faint(), "markersize": 5, "markeredgewidth": 1.2}
-        handles.append(entry(f"repeats of the best:\nmedian{coverage}", marker="_", **dash))
-        handles += open_above(
-            "too few repeats\nreached the target"
-            for repeat in repeats
-            if repeat.median is not None and not np.isfinite(repeat.interval[1])
-        )
-    return [*handles, *rings(e for curve in curves for p in curve.points for e in p.edges)]
-
-
-SHADES = (0.50, 0.24, 0.08)
-"""How much of the colour each regime keeps, perfect scaling first: different without colour too."""
-
-NAMES = (
-    ("perfect scaling", "perfect"),
-    ("diminishing returns", "diminishing"),
-    ("maximal parallelism", "maximal"),
-)
-"""Each regime's name, and in short."""
-
-HATCH = "////"
-_LETTER = 0.052
-"""Inches that a letter of a heading takes, about."""
-
-
-def strips(
-    ax: Axes,
-    regimes: Sequence[Regimes | None],
-    labels: Sequence[str],
-    styles: Sequence[CurveStyle],
-) -> None:
-    """One strip a curve: its regimes, the intervals of their ends, and the critical batch size."""
-    count = len(regimes)
-    for i, (fit, style) in enumerate(zip(regimes, styles, strict=True)):
-        row = count - 1 - i
-        if fit is None:
-            ax.text(0.5, row, "too few batch sizes", transform=ax.get_yaxis_transform(),
-                    ha="center", va="center", fontsize="x-small")  # fmt: skip
-            continue
-        for span in regime_spans(fit):
-            ax.barh(
-                row, span.high - span.low, left=span.low, height=0.84, zorder=2,
-                color=tint(style.colour, SHADES[span.regime]),
-                edgecolor=ground() if span.sure else tint(style.colour, 0.75),
-                hatch=None if span.sure else HATCH, linewidth=0,
-            )  # fmt: skip
-        # One above the other: wide intervals overlap.
-        for end, y in (
-            (fit.perfect_scaling_until, row + 0.23),
-            (fit.maximal_parallelism_from, row - 0.23),
-        ):
-            draw_interval(ax, end, y, fit.fitted_over, colour=ink(), width=0.7, cap=3)
-        _critical(ax, fit, row, style, markersize=mark(4))
-        _slopes(ax, fit, row, named=i == next(j for j, each in enumerate(regimes) if each))
-    ax.set_ylim(-0.6, count - 0.4)
-    two_lines = [text if "\n" in text else text.replace(", ", ",\n") for text in labels]
-    ax.set_yticks(range(count), two_lines[::-1])
-    ax.tick_params(axis="y", length=0, pad=3)
-    for spine in ("left", "top", "right"):
-        ax.spines[spine].set_visible(False)
-
-
-def _slopes(ax: Axes, fit: Regimes, row: float, *, named: bool) -> None:
-    """The slopes at the strip's ends, where no interval is drawn: below the critical batch size's
-    at the left, above it at the right. ``named``: with its name."""
-    first, last = np.log(fit.fitted_over)
-    low, high = fit.maximal_parallelism_from.low, fit.perfect_scaling_until.high
-    taken = _SLOPE * (last - first)
-    if low is not None and np.log(low) > first + taken:
-        name = "slope " if named else ""
-        _slope(ax, fit.slopes["first"], fit.fitted_over[0], row - 0.25, "left", name)
-    if high is not None and np.log(high) < last - taken:
-        _slope(ax, fit.slopes["last"], fit.fitted_over[1], row + 0.25, "right", "")
-
-
-def _slope(ax: Axes, slope: Interval, at: float, y: float, side: str, name: str) -> None:
-    if slope.value is not None:
-        halo = withStroke(linewidth=stroke(1.6), foreground=ground())
-        text = ax.text(at, y, f" {name}{slope.value + 0.0:.2f} ", ha=side, va="center",
-                       fontsize="xx-small", zorder=8)  # fmt: skip
-        text.set_path_effects([halo])
-
-
-def _critical(ax: Axes, fit: Regimes, row: float, style: CurveStyle, **options: Any) -> None:
+def critical(ax: Axes, fit: Regimes, row: float, style: CurveStyle, **options: Any) -> None:
     """The critical batch size with its interval."""
     critical = fit.critical_batch_size
     draw_interval(ax, critical, row, fit.fitted_over, colour=style.colour, width=1.4, cap=4.5)
@@ -294,7 +176,7 @@ def best_batch_size(
     """On the fitted curve, over batch sizes or over examples to target: the batch size of fewest
     examples of a curve with a small-batch penalty, and the part of the curve in its interval."""
     best = None if fit is None else fit.best_batch_size
-    if fit is None or best is None:
+    if fit is None or best is None or best.is_open:
         return
     first, last = fit.fitted_over
     x = np.geomspace(best.low or first, best.high or last, 64)
@@ -310,7 +192,7 @@ def best_batch_size(
 
 def best_batch_size_entry(fits: Sequence[Regimes]) -> list[Artist]:
     """The legend's entry for such marks, where there are any."""
-    penalized = [fit for fit in fits if fit.best_batch_size is not None]
+    penalized = [f for f in fits if f.best_batch_size and not f.best_batch_size.is_open]
     if not penalized:
         return []
     unit = units(fit.example_unit for fit in penalized)
@@ -332,7 +214,7 @@ def draw_interval(
 ) -> None:
     """A line from end to end; where an end is open, an arrow at the end of ``span``. With ``cap``
     the ends that are known have caps of that size, and the line a halo."""
-    if interval.low is None and interval.high is None:
+    if interval.is_open:
         return
     low = span[0] if interval.low is None else interval.low
     high = span[1] if interval.high is None else interval.high
@@ -361,29 +243,4 @@ def criticals(ax: Axes, regimes: Sequence[Regimes | None], styles: Sequence[Curv
     ax.set_ylim(low * (low / high) ** (0.045 * len(regimes)), high)
     for i, (fit, style) in enumerate(zip(regimes, styles, strict=True)):
         if fit is not None and fit.critical_batch_size.value is not None:
-            _critical(ax, fit, low * (low / high) ** (0.045 * (i + 0.3)), style)
-
-
-def headings(ax: Axes, fit: Regimes, row: float) -> None:
-    """The regimes' names above the strip at ``row``, where they fit."""
-    low, high = ax.get_xlim()
-    width, _ = inches(ax)
-    for span in regime_spans(fit):
-        space = width * np.log2(span.high / span.low) / np.log2(high / low)
-        fitting = [name for name in NAMES[span.regime] if len(name) * _LETTER * unit() < space]
-        if fitting:
-            ax.text(
-                np.sqrt(span.low * span.high), row + 0.46, fitting[0], ha="center", va="bottom",
-                fontsize="x-small", color=ink(),
-            )  # fmt: skip
-
-
-def shade(ax: Axes, fit: Regimes) -> None:
-    """The regimes of one curve as the shade of its panel."""
-    grey = "#5b7fa3"
-    for span in regime_spans(fit):
-        ax.axvspan(
-            span.low, span.high, zorder=0, linewidth=0,
-            facecolor=tint(grey, SHADES[span.regime] * 0.5),
-            edgecolor=tint(grey, 0.5), hatch=None if span.sure else HATCH,
-        )  # fmt: skip
+            critical(ax, fit, low * (low / high) ** (0.045 * (i + 0.3)), style)

@@ -17,6 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from analysis.figures.drawing import error_bars, marks
 from analysis.figures.drawing.colours import faint, ground, ink, tint
 from analysis.figures.drawing.legends import COMPACT, entry, place_legends
+from analysis.figures.drawing.optimizer_styles import style_numbers
 from analysis.figures.drawing.page import (
     COLUMN,
     TWO_COLUMNS,
@@ -38,7 +39,6 @@ from analysis.figures.drawing.style import (
 )
 from analysis.figures.drawing.text_fit import fitted, within
 
-_MARKERS = "^v><DsoP"
 _PERFECT = (0, (4, 2.5))
 _PANEL, _LEAST = 1.62, 1.6
 """Inches of a panel: its height without title and numbers, and the width that it needs."""
@@ -247,17 +247,15 @@ def _draw_perfect(ax: Axes, line: Line, style: CurveStyle, low: float, *, single
 
 
 def _styles(panel: Panel, shared: Sequence[str] | None) -> list[CurveStyle]:
-    """Of each line: triangles first, joined by whole lines; grey for published ones."""
+    """Of each line, without dashes; grey for published ones."""
     labels = [line.label for line in panel.measured]
-    places = {label: i for i, label in enumerate(shared or labels)}
-    if shared == []:
-        # In a panel of one line, colours distinguish nothing.
-        places = dict.fromkeys(labels, 0)
+    numbers = style_numbers(shared or labels)
     styles = []
     for i, line in enumerate(panel.lines):
-        place = places[line.label] if line.source is None else places.get(line.beside or "", i)
-        colour = curve_style(place).colour if line.source is None else faint()
-        styles.append(CurveStyle(colour, _MARKERS[place % len(_MARKERS)], "-"))
+        name = line.label if line.source is None else line.beside or ""
+        style = curve_style(numbers.get(name, i))
+        colour = style.colour if line.source is None else faint()
+        styles.append(CurveStyle(colour, style.marker, "-"))
     return styles
 
 

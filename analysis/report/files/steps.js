@@ -206,8 +206,9 @@ function stripTraces(curves) {
       traces.push({
         meta: "strips", name: curve.label, type: "bar", orientation: "h", xaxis: "x", yaxis: "y2", width: 0.82, y: [row], base: [low], x: [high - low],
         marker: {
-          color: tint(one.colour, SHADES[regime]), line: { width: 0 },
-          pattern: { shape: sure ? "" : "/", fillmode: "overlay", fgcolor: ink().paper, fgopacity: 1, size: 7, solidity: 0.3 },
+          // A bounded regime is striped over what lies there else, diminishing returns.
+          color: tint(one.colour, SHADES[sure ? regime : 1]), line: { width: 0 },
+          pattern: { shape: sure ? "" : "/", fillmode: "overlay", fgcolor: regime ? ink().paper : tint(one.colour, 0.7), fgopacity: 1, size: 7, solidity: 0.3 },
         },
         hovertemplate: "<b>" + plain(curve.label) + "</b><br>" + REGIMES[regime] + (sure ? "" : ", merely bounded") + "<extra></extra>",
       });
@@ -235,7 +236,9 @@ function stripNames(curves, range, width, top) {
   const first = curves.findIndex((curve) => curve.fit);
   if (first < 0) return [];
   const across = Math.log2(range[1] / range[0]);
-  return curves[first].regime_spans.flatMap(([regime, low, high]) => {
+  const spans = curves[first].regime_spans;
+  const once = spans.filter((span) => span === spans.find((other) => other[0] === span[0]));
+  return once.flatMap(([regime, low, high]) => {
     const room = (width * Math.log2(high / low)) / across;
     const fits = [REGIMES[regime], BRIEF[regime]].find((text) => text.length * 6 < room);
     const at = Math.log10(Math.sqrt(low * high));

@@ -1,0 +1,35 @@
+"""What failed trials say of themselves, for people."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from results.counts import count
+from results.errors import line
+
+_MOST = 3
+"""Most errors that are named."""
+
+
+def failures(trials: pd.DataFrame) -> list[str]:
+    """``4 trials failed at batch size 64: RuntimeError: …``: one for each error of ``trials``, the
+    most frequent first; without the traceback, whose last line it is."""
+    failed = trials[trials["stop_reason"].eq("error")]
+    if failed.empty:
+        return []
+    texts = failed["error"] if "error" in failed else pd.Series(None, failed.index, dtype=object)
+    lines = texts.map(_last_line)
+    sentences = []
+    for text in lines.value_counts().index[:_MOST]:
+        sizes = sorted({int(size) for size in failed.loc[lines.eq(text), "batch_size"].dropna()})
+        noun = "batch size" if len(sizes) == 1 else "batch sizes"
+        where = f" at {noun} {', '.join(map(str, sizes))}" if sizes else ""
+        sentences.append(f"{count(int(lines.eq(text).sum()), 'trial')} failed{where}: {text}")
+    if lines.nunique() > _MOST:
+        sentences[-1] += f" (and {count(lines.nunique() - _MOST, 'more error')})"
+    return sentences
+
+
+def _last_line(error: object) -> str:
+    lines = [each.strip() for each in str(error).splitlines() if each.strip()]
+    return line(lines[-1]) if isinstance(error, str) and lines else "no error is recorded"
