@@ -11,13 +11,14 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from results.run_state.claims import Claims
@@ -26,7 +27,7 @@ from results.storage.compact import ORPHAN_SECONDS, compact
 from results.storage.dataset import Polled, columns_of, dataset, encode, retrying
 from results.storage.location import Location
 from results.storage.names import experiment_name
-from results.storage.rows import KEYS, frame, latest
+from results.storage.rows import KEYS, ORDER, frame, latest
 
 Row = Mapping[str, Any]
 
@@ -41,7 +42,7 @@ class Store:
     def __init__(self, root: str | Path | Location) -> None:
         self.location = Location.of(root)
         self.location.require(writing=True)
-        self._polled: dict[tuple[str | None, tuple[str, ...]], Polled] = {}
+        self._polled: dict[tuple[str, str | None, tuple[str, ...]], Polled] = {}
 
     @property
     def root(self) -> str:
@@ -50,11 +51,13 @@ class Store:
 
     def add_studies(self, rows: Sequence[Row]) -> None:
         """Write studies; one written before with the same experiment and id is superseded."""
-        self._add("studies", rows)
+        revision = self.next_revision("studies")
+        self._add("studies", [{**row, "revision": revision} for row in rows])
 
     def add_sources(self, rows: Sequence[Row]) -> None:
         """Write the sources of data that was not measured here (``experiment`` names the rows)."""
-        self._add("sources", rows)
+        revision = self.next_revision("sources")
+        self._add("sources", [{**row, "revision": revision} for row in rows])
 
     def commit(
         self, experiment: str, *, measurements: Sequence[Row], trials: Sequence[Row]
@@ -62,8 +65,8 @@ class Store:
         """Write finished trials with all their measurements; returns the ``run`` given to both.
 
         A trial committed before is superseded, with its measurements. ``experiment``, ``run``,
-        ``time`` and a measurement's ``study`` are filled in. A kill at any moment leaves either
-        none of the trials or all of them.
+        ``revision``, ``time`` and a measurement's ``study`` are filled in. A kill at any moment
+        leaves either none of the trials or all of them.
 
         Raises:
             ResultsError: a value its column cannot hold, or a disk that cannot be written.
@@ -101,7 +104,10 @@ class Store:
         file = f"{experiment_name(experiment)}/{now:%Y%m%dT%H%M%S%f}-{run}.parquet"
         stamp = {"experiment": experiment, "run": run}
         points = _stamped(measurements, stamp)
-        ends = table("trials", [{**row, **stamp, "time": row.get("time") or now} for row in trials])
+        newest = {**stamp, "revision": self.next_revision("trials")}
+        ends = table(
+            "trials", [{**row, **newest, "time": row.get("time") or now} for row in trials]
+        )
         if len(points):
             data = encode(points)
             self.location.write(f"measurements/{file}", data)
@@ -133,13 +139,9 @@ class Store:
         Raises:
             ResultsError: a value its column cannot hold, or a disk that cannot be written.
         """
-        now = datetime.now(UTC)
-
-        def later(time: datetime | None) -> datetime:
-            # Later than the row it supersedes, also if that machine's clock is ahead.
-            return now if time is None else max(now, time + timedelta(microseconds=1))
-
-        self._add("trials", [{**row, "time": later(row.get("time"))} for row in rows])
+        # Not above all rows: a trial that is trained again meanwhile is to supersede this one.
+        again = [{**row, "revision": (row.get("revision") or 0) + 1, "time": None} for row in rows]
+        self._add("trials", again)
 
     def trials(
         self, experiment: str | None = None, columns: Iterable[str] | None = None
@@ -150,10 +152,18 @@ class Store:
         running sweep are small, and all columns of a file take 2 ms.
         """
         wanted = columns_of("trials", columns)
-        key = (experiment, tuple(dict.fromkeys([*wanted, "trial", "run", "time"])))
-        polled = self._polled.setdefault(key, Polled(self.location, "trials", *key))
-        rows = polled.rows()
+        rows = self._read("trials", experiment, wanted)
         return frame(latest(rows, KEYS["trials"]).select(wanted))
+
+    def next_revision(self, name: str) -> int:
+        """The revision of a row that is written now: above that of all rows of the table."""
+        return 1 + (pc.max(self._read(name, None)["revision"]).as_py() or 0)
+
+    def _read(self, name: str, experiment: str | None, columns: Iterable[str] = ()) -> pa.Table:
+        """All rows, with those columns and the ones that say which row is the latest."""
+        order = [column for column in ORDER if column in SCHEMAS[name].names]
+        key = (name, experiment, tuple(sorted({*columns, *KEYS[name], *order})))
+        return self._polled.setdefault(key, Polled(self.location, *key)).rows()
 
     def studies(self, experiment: str | None = None) -> pd.DataFrame:
         """The latest row of each study (of one experiment)."""

@@ -28,7 +28,7 @@ from results.targets.target import Target
 _AT_ONCE = 10_000
 """Trials whose measurements are in memory together."""
 _NAMED = ("optimizer", "schedule")
-_OF_THE_COMMIT = ("experiment", "run", "time")
+_OF_THE_COMMIT = ("experiment", "run", "revision", "time")
 _CLAIM = "amend"
 """Used as a pack's id, so that only one driver at a time amends rows of a results folder."""
 

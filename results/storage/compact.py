@@ -45,7 +45,7 @@ from results.schema import SCHEMAS
 from results.storage.dataset import all_fragments, encode, fragments, reading, replaced, retrying
 from results.storage.location import Location
 from results.storage.names import is_file_name, is_plain
-from results.storage.rows import KEPT, Live, grouped, superseded
+from results.storage.rows import KEPT, ORDER, Live, grouped, superseded
 from results.storage.whole_file import TEMPORARY
 
 ORPHAN_SECONDS = 600.0
@@ -111,7 +111,7 @@ class _Rows:
     """The rows of a table, of all experiments, and which of them are superseded."""
 
     table: pa.Table
-    """Their keys: columns of ``KEPT``, time and, of trials, run."""
+    """Their keys: columns of ``KEPT`` and of ``ORDER``."""
     dead: Mapping[str, NDArray[np.bool_]]
     """The superseded rows of each file that has any, (n,)."""
     live: NDArray[np.bool_]
@@ -121,7 +121,7 @@ class _Rows:
     def read(cls, location: Location, table: str) -> _Rows:
         files = fragments(location, table)
         schema = SCHEMAS[table].remove_metadata()
-        columns = [*KEPT[table], "time", *(["run"] if "run" in schema.names else [])]
+        columns = [*KEPT[table], *(name for name in ORDER if name in schema.names)]
         every = ds.FileSystemDataset(list(files.values()), schema, ds.ParquetFileFormat())
         with reading(location.display(table)):
             rows = every.to_table(columns=columns)
