@@ -7,6 +7,7 @@ store.commit("digits", measurements=[…], trials=[…])
 
 from __future__ import annotations
 
+import shlex
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from results.errors import DatasetLostError
 from results.run_state.claims import Claims
+from results.run_state.mark import spool
 from results.schema import SCHEMAS, table
 from results.storage.compact import ORPHAN_SECONDS, compact
 from results.storage.dataset import Polled, columns_of, dataset, encode, retrying
@@ -37,12 +40,15 @@ class Store:
 
     Raises:
         ResultsError: the folder holds something else, or cannot be written.
+        DatasetLostError: the location was opened before, and its dataset is not there any more.
     """
 
     def __init__(self, root: str | Path | Location) -> None:
         self.location = Location.of(root)
-        self.location.require(writing=True)
+        self.location.open_dataset()
         self._polled: dict[tuple[str, str | None, tuple[str, ...]], Polled] = {}
+        self._newest = 0
+        """The greatest revision of a trial that was read."""
 
     @property
     def root(self) -> str:
@@ -96,23 +102,46 @@ class Store:
 
         Raises:
             ResultsError: as ``commit``.
+            DatasetLostError: the dataset is not there any more. The rows are in a folder that the
+                error names.
         """
         if not trials:
             return None
+        try:
+            revision = self.next_revision("trials")
+            return self._commit(self.location, experiment, measurements, trials, revision)
+        except DatasetLostError as lost:
+            place = Location(spool(str(self.location.dataset)))
+            self._commit(place, experiment, measurements, trials, self._newest + 1)
+            copy = f"cp -r {shlex.quote(place.path)}/. {shlex.quote(self.root)}/"
+            raise DatasetLostError(
+                f"{lost}; the last trials that had ended are in {place.path}",
+                hint=f"put it back (move it, mount it), then: {copy}; and give the same command "
+                "again: what was in training continues from its snapshots",
+            ) from None
+
+    def _commit(
+        self,
+        location: Location,
+        experiment: str,
+        measurements: pa.Table,
+        trials: Sequence[Row],
+        revision: int,
+    ) -> str:
         now, began = datetime.now(UTC), time.time()
         run = uuid.uuid4().hex[:16]
         file = f"{experiment_name(experiment)}/{now:%Y%m%dT%H%M%S%f}-{run}.parquet"
         stamp = {"experiment": experiment, "run": run}
         points = _stamped(measurements, stamp)
-        newest = {**stamp, "revision": self.next_revision("trials")}
+        newest = {**stamp, "revision": revision}
         ends = table(
             "trials", [{**row, **newest, "time": row.get("time") or now} for row in trials]
         )
         if len(points):
             data = encode(points)
-            self.location.write(f"measurements/{file}", data)
-        self.location.write(f"trials/{file}", encode(ends))
-        if len(points):
+            location.write(f"measurements/{file}", data)
+        location.write(f"trials/{file}", encode(ends))
+        if len(points) and location is self.location:
             # A compaction that ran while this process slept may have deleted the measurements. It
             # does so under the lock, and not once it sees the trials.
             slept = time.time() - began > ORPHAN_SECONDS / 2
@@ -163,7 +192,12 @@ class Store:
         """All rows, with those columns and the ones that say which row is the latest."""
         order = [column for column in ORDER if column in SCHEMAS[name].names]
         key = (name, experiment, tuple(sorted({*columns, *KEYS[name], *order})))
-        return self._polled.setdefault(key, Polled(self.location, *key)).rows()
+        if self.location.local:  # a folder that is gone would have no rows
+            self.location.check()
+        rows = self._polled.setdefault(key, Polled(self.location, *key)).rows()
+        if name == "trials":
+            self._newest = pc.max(rows["revision"]).as_py() or 0
+        return rows
 
     def studies(self, experiment: str | None = None) -> pd.DataFrame:
         """The latest row of each study (of one experiment)."""
