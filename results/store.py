@@ -11,7 +11,7 @@ import shlex
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from results.errors import DatasetLostError
-from results.run_state.claims import Claims
+from results.errors import DatasetLostError, ResultsError
+from results.run_state.claims import SILENT_SECONDS, Claims
 from results.run_state.mark import spool
 from results.schema import SCHEMAS, table
-from results.storage.compact import ORPHAN_SECONDS, compact
+from results.storage.compact import compact
 from results.storage.dataset import Polled, columns_of, dataset, encode, retrying
 from results.storage.location import Location
 from results.storage.names import experiment_name
@@ -140,11 +140,19 @@ class Store:
         if len(points):
             data = encode(points)
             location.write(f"measurements/{file}", data)
-        location.write(f"trials/{file}", encode(ends))
+        try:
+            location.write(f"trials/{file}", encode(ends))
+        except ResultsError:
+            # Other programs would count these evaluations beside those of the next attempt. Of a
+            # store that did not answer the trials may have been written.
+            with suppress(ResultsError):
+                if location.local and not location.exists(f"trials/{file}"):
+                    location.delete(f"measurements/{file}")
+            raise
         if len(points) and location is self.location:
             # A compaction that ran while this process slept may have deleted the measurements. It
             # does so under the lock, and not once it sees the trials.
-            slept = time.time() - began > ORPHAN_SECONDS / 2
+            slept = time.time() - began > SILENT_SECONDS / 2
             with Claims(self.location).locked() if slept else nullcontext():
                 if not self.location.exists(f"measurements/{file}") and not self._measured(file):
                     self.location.write(f"measurements/{file}", data)
@@ -204,9 +212,11 @@ class Store:
         rows = Polled(self.location, "studies", experiment, columns_of("studies", None)).rows()
         return frame(latest(rows, KEYS["studies"]))
 
-    def compact(self, experiment: str | None = None) -> None:
+    def compact(
+        self, experiment: str | None = None, *, grace: float = 0.0, idle: bool = False
+    ) -> None:
         """Merge small files and drop superseded rows; see ``results.storage.compact``."""
-        compact(self.location, experiment)
+        compact(self.location, experiment, grace=grace, idle=idle)
 
     def _add(self, name: str, rows: Sequence[Row]) -> None:
         now = datetime.now(UTC)

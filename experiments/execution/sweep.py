@@ -378,7 +378,7 @@ class _Sweep:
         name, claims = self.experiment.name, Claims(self.store.location)
         claims.clear()
         if not any(claim["info"].get("experiment") == name for claim in claims.live()):
-            self.store.compact(name)
+            self.store.compact(name, idle=True)
         at_edges = notes(self.states, self.judge, self.store) if self.judge else []
         for note in (*baselines.lines(baselines.UNREACHED, self.waiting), *at_edges):
             self.note(note)

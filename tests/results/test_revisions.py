@@ -36,7 +36,7 @@ def one(root: Path) -> int:
     assert run.query("SELECT steps_run FROM trials")["steps_run"].tolist() == [ours]
     assert run.measurements["step"].tolist() == [ours]
     assert Store(root).trials(columns=["steps_run"])["steps_run"].tolist() == [ours]
-    (sql,) = re.findall(r'"(SELECT DISTINCT ON .*)"', PAGE.read_text())
+    sql, _ = re.findall(r'"(SELECT DISTINCT ON .*)"', PAGE.read_text())
     with duckdb.connect() as session:
         answer = session.sql(sql.replace("results/runs", str(root))).fetchdf()
     assert answer["steps_run"].tolist() == [ours]
