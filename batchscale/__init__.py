@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from batchscale.run import Run as Run
     from batchscale.training import rerun as rerun
     from batchscale.training import trial as trial
+    from batchscale.upkeep import compact as compact
+    from batchscale.upkeep import fsck as fsck
     from experiments.errors import ExperimentError as ExperimentError
     from experiments.parallel import ParallelLayout as ParallelLayout
     from experiments.schedules import Schedule as Schedule
@@ -48,7 +50,9 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "check": "batchscale.api:check",
+    "compact": "batchscale.upkeep:compact",
     "export": "batchscale.exchange:export",
+    "fsck": "batchscale.upkeep:fsck",
     "laws": "batchscale.analysis:laws",
     "list": "batchscale.api:listing",
     "new": "batchscale.api:new",
@@ -101,7 +105,9 @@ __all__ = [
     "Workload",
     "WorkloadError",
     "check",
+    "compact",
     "export",
+    "fsck",
     "laws",
     "list",
     "new",

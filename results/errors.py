@@ -30,6 +30,10 @@ class ResultsError(ClearError):
     """An error of this package."""
 
 
+class DatasetLostError(ResultsError):
+    """The dataset that a sweep began with is not at its place any more."""
+
+
 def nearest(
     name: str,
     names: Iterable[str],

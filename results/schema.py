@@ -76,6 +76,11 @@ _METAPARAMETERS: dict[str, pa.DataType] = {
     **dict.fromkeys(("end_factor", "label_smoothing"), _NUMBER),
 }
 
+_COMMIT: dict[str, pa.DataType] = {
+    "revision": _COUNT,  # above that of all rows its writer had read; null: of before schema 9
+    "time": _TIME,
+}
+
 _STUDIES: dict[str, pa.DataType] = {
     **_GROUP,
     "targets": _TEXT,  # JSON: ["validation_error < 0.05", …], easiest first
@@ -88,7 +93,7 @@ _STUDIES: dict[str, pa.DataType] = {
     "experiment_yaml": _TEXT,  # the resolved file; it can be run again
     "baseline": _TEXT,  # JSON: the studies of whose steps to target lengths are shares
     "notes": _TEXT,  # JSON: sentences for its curve's notes
-    "time": _TIME,
+    **_COMMIT,
 }
 
 _TRIALS: dict[str, pa.DataType] = {
@@ -136,7 +141,7 @@ _TRIALS: dict[str, pa.DataType] = {
     "commit": _TEXT,  # of git
     "as_published": _TEXT,  # JSON: as in its source, in the source's units
     **_PLAN,
-    "time": _TIME,
+    **_COMMIT,
 }
 
 _MEASUREMENTS: dict[str, pa.DataType] = {
@@ -154,7 +159,7 @@ _MEASUREMENTS: dict[str, pa.DataType] = {
 _SOURCES: dict[str, pa.DataType] = {
     **dict.fromkeys(("experiment", "source", "citation", "licence", "address"), _TEXT),
     **dict.fromkeys(("checksum", "notes"), _TEXT),
-    "time": _TIME,
+    **_COMMIT,
 }
 
 

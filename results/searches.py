@@ -17,6 +17,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from results.storage.rows import by_age
+
 
 def current(studies: pd.DataFrame) -> NDArray[np.bool_]:
     """Whether each of ``studies`` belongs to the last version of its experiment, (n,).
@@ -26,10 +28,11 @@ def current(studies: pd.DataFrame) -> NDArray[np.bool_]:
     longer in the file. A study that was not planned here is current.
 
     Args:
-        studies: the latest row of each study, with the columns experiment, experiment_yaml, time.
+        studies: the latest row of each study, with the columns experiment, experiment_yaml,
+            revision, time.
     """
     text = studies["experiment_yaml"]
-    ordered = studies[text.notna()].sort_values("time", kind="stable")
+    ordered = by_age(studies[text.notna()])
     newest = ordered.groupby("experiment")["experiment_yaml"].last()
     same = text.eq(studies["experiment"].map(newest))
     return (text.isna() | same).to_numpy(dtype=bool)

@@ -7,26 +7,30 @@ store.commit("digits", measurements=[…], trials=[…])
 
 from __future__ import annotations
 
+import shlex
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from datetime import UTC, datetime, timedelta
+from contextlib import nullcontext, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from results.run_state.claims import Claims
+from results.errors import DatasetLostError, ResultsError
+from results.run_state.claims import SILENT_SECONDS, Claims
+from results.run_state.mark import spool
 from results.schema import SCHEMAS, table
-from results.storage.compact import ORPHAN_SECONDS, compact
+from results.storage.compact import compact
 from results.storage.dataset import Polled, columns_of, dataset, encode, retrying
 from results.storage.location import Location
 from results.storage.names import experiment_name
-from results.storage.rows import KEYS, frame, latest
+from results.storage.rows import KEYS, ORDER, frame, latest
 
 Row = Mapping[str, Any]
 
@@ -36,12 +40,15 @@ class Store:
 
     Raises:
         ResultsError: the folder holds something else, or cannot be written.
+        DatasetLostError: the location was opened before, and its dataset is not there any more.
     """
 
     def __init__(self, root: str | Path | Location) -> None:
         self.location = Location.of(root)
-        self.location.require(writing=True)
-        self._polled: dict[tuple[str | None, tuple[str, ...]], Polled] = {}
+        self.location.open_dataset()
+        self._polled: dict[tuple[str, str | None, tuple[str, ...]], Polled] = {}
+        self._newest = 0
+        """The greatest revision of a trial that was read."""
 
     @property
     def root(self) -> str:
@@ -50,11 +57,13 @@ class Store:
 
     def add_studies(self, rows: Sequence[Row]) -> None:
         """Write studies; one written before with the same experiment and id is superseded."""
-        self._add("studies", rows)
+        revision = self.next_revision("studies")
+        self._add("studies", [{**row, "revision": revision} for row in rows])
 
     def add_sources(self, rows: Sequence[Row]) -> None:
         """Write the sources of data that was not measured here (``experiment`` names the rows)."""
-        self._add("sources", rows)
+        revision = self.next_revision("sources")
+        self._add("sources", [{**row, "revision": revision} for row in rows])
 
     def commit(
         self, experiment: str, *, measurements: Sequence[Row], trials: Sequence[Row]
@@ -62,8 +71,8 @@ class Store:
         """Write finished trials with all their measurements; returns the ``run`` given to both.
 
         A trial committed before is superseded, with its measurements. ``experiment``, ``run``,
-        ``time`` and a measurement's ``study`` are filled in. A kill at any moment leaves either
-        none of the trials or all of them.
+        ``revision``, ``time`` and a measurement's ``study`` are filled in. A kill at any moment
+        leaves either none of the trials or all of them.
 
         Raises:
             ResultsError: a value its column cannot hold, or a disk that cannot be written.
@@ -93,23 +102,57 @@ class Store:
 
         Raises:
             ResultsError: as ``commit``.
+            DatasetLostError: the dataset is not there any more. The rows are in a folder that the
+                error names.
         """
         if not trials:
             return None
+        try:
+            revision = self.next_revision("trials")
+            return self._commit(self.location, experiment, measurements, trials, revision)
+        except DatasetLostError as lost:
+            place = Location(spool(str(self.location.dataset)))
+            self._commit(place, experiment, measurements, trials, self._newest + 1)
+            copy = f"cp -r {shlex.quote(place.path)}/. {shlex.quote(self.root)}/"
+            raise DatasetLostError(
+                f"{lost}; the last trials that had ended are in {place.path}",
+                hint=f"put it back (move it, mount it), then: {copy}; and give the same command "
+                "again: what was in training continues from its snapshots",
+            ) from None
+
+    def _commit(
+        self,
+        location: Location,
+        experiment: str,
+        measurements: pa.Table,
+        trials: Sequence[Row],
+        revision: int,
+    ) -> str:
         now, began = datetime.now(UTC), time.time()
         run = uuid.uuid4().hex[:16]
         file = f"{experiment_name(experiment)}/{now:%Y%m%dT%H%M%S%f}-{run}.parquet"
         stamp = {"experiment": experiment, "run": run}
         points = _stamped(measurements, stamp)
-        ends = table("trials", [{**row, **stamp, "time": row.get("time") or now} for row in trials])
+        newest = {**stamp, "revision": revision}
+        ends = table(
+            "trials", [{**row, **newest, "time": row.get("time") or now} for row in trials]
+        )
         if len(points):
             data = encode(points)
-            self.location.write(f"measurements/{file}", data)
-        self.location.write(f"trials/{file}", encode(ends))
-        if len(points):
+            location.write(f"measurements/{file}", data)
+        try:
+            location.write(f"trials/{file}", encode(ends))
+        except ResultsError:
+            # Other programs would count these evaluations beside those of the next attempt. Of a
+            # store that did not answer the trials may have been written.
+            with suppress(ResultsError):
+                if location.local and not location.exists(f"trials/{file}"):
+                    location.delete(f"measurements/{file}")
+            raise
+        if len(points) and location is self.location:
             # A compaction that ran while this process slept may have deleted the measurements. It
             # does so under the lock, and not once it sees the trials.
-            slept = time.time() - began > ORPHAN_SECONDS / 2
+            slept = time.time() - began > SILENT_SECONDS / 2
             with Claims(self.location).locked() if slept else nullcontext():
                 if not self.location.exists(f"measurements/{file}") and not self._measured(file):
                     self.location.write(f"measurements/{file}", data)
@@ -133,13 +176,9 @@ class Store:
         Raises:
             ResultsError: a value its column cannot hold, or a disk that cannot be written.
         """
-        now = datetime.now(UTC)
-
-        def later(time: datetime | None) -> datetime:
-            # Later than the row it supersedes, also if that machine's clock is ahead.
-            return now if time is None else max(now, time + timedelta(microseconds=1))
-
-        self._add("trials", [{**row, "time": later(row.get("time"))} for row in rows])
+        # Not above all rows: a trial that is trained again meanwhile is to supersede this one.
+        again = [{**row, "revision": (row.get("revision") or 0) + 1, "time": None} for row in rows]
+        self._add("trials", again)
 
     def trials(
         self, experiment: str | None = None, columns: Iterable[str] | None = None
@@ -150,19 +189,34 @@ class Store:
         running sweep are small, and all columns of a file take 2 ms.
         """
         wanted = columns_of("trials", columns)
-        key = (experiment, tuple(dict.fromkeys([*wanted, "trial", "run", "time"])))
-        polled = self._polled.setdefault(key, Polled(self.location, "trials", *key))
-        rows = polled.rows()
+        rows = self._read("trials", experiment, wanted)
         return frame(latest(rows, KEYS["trials"]).select(wanted))
+
+    def next_revision(self, name: str) -> int:
+        """The revision of a row that is written now: above that of all rows of the table."""
+        return 1 + (pc.max(self._read(name, None)["revision"]).as_py() or 0)
+
+    def _read(self, name: str, experiment: str | None, columns: Iterable[str] = ()) -> pa.Table:
+        """All rows, with those columns and the ones that say which row is the latest."""
+        order = [column for column in ORDER if column in SCHEMAS[name].names]
+        key = (name, experiment, tuple(sorted({*columns, *KEYS[name], *order})))
+        if self.location.local:  # a folder that is gone would have no rows
+            self.location.check()
+        rows = self._polled.setdefault(key, Polled(self.location, *key)).rows()
+        if name == "trials":
+            self._newest = pc.max(rows["revision"]).as_py() or 0
+        return rows
 
     def studies(self, experiment: str | None = None) -> pd.DataFrame:
         """The latest row of each study (of one experiment)."""
         rows = Polled(self.location, "studies", experiment, columns_of("studies", None)).rows()
         return frame(latest(rows, KEYS["studies"]))
 
-    def compact(self, experiment: str | None = None) -> None:
+    def compact(
+        self, experiment: str | None = None, *, grace: float = 0.0, idle: bool = False
+    ) -> None:
         """Merge small files and drop superseded rows; see ``results.storage.compact``."""
-        compact(self.location, experiment)
+        compact(self.location, experiment, grace=grace, idle=idle)
 
     def _add(self, name: str, rows: Sequence[Row]) -> None:
         now = datetime.now(UTC)

@@ -37,7 +37,7 @@ OTHERS = {
     "--project": "my_importer.py", "--slow-part": "pytest",
 }  # fmt: skip
 """Options of other programs, each with what stands beside it."""
-MODULES = {"analysis", "api", "exchange", "run", "training", "mplstyle"}
+MODULES = {"analysis", "api", "exchange", "run", "training", "upkeep", "mplstyle"}
 """What follows ``batchscale.`` without being public: its own modules, and a file."""
 KEYS = {
     *(*Experiment.model_fields, "batch_size", "extends", "optimizer", *DOMAINS),

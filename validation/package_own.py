@@ -25,6 +25,7 @@ from results.counts import count
 from results.errors import ResultsError
 from results.reader import Results, open
 from results.schema import SCHEMAS, json_text, table
+from results.searches import current
 from results.storage.dataset import encode
 from results.storage.location import PACKAGED, Location
 from results.storage.names import experiment_name
@@ -35,9 +36,9 @@ SOURCE = "batchscale"
 
 LEFT_OUT = (
     *("commit", "device", "error", "layout", "pack", "pack_models"),
-    *("train_seconds", "evaluation_seconds", "other_seconds"),
+    *("train_seconds", "evaluation_seconds", "other_seconds", "revision"),
 )
-"""Columns that describe the machine or one run on it."""
+"""Columns that describe the machine or one run on it, or compare the rows of one folder."""
 
 _GROWS = ("trials_wanted", "keep", "estimator")
 """Columns of a study that a later run may change."""
@@ -122,9 +123,7 @@ def _tables(opened: Results, experiment: str) -> dict[str, pa.Table]:
         of_experiment(rows) for rows in (latest(every, KEYS["studies"]), opened.trial_rows)
     )
     # Studies and searches that the file does not have any more would need its older forms.
-    newest = studies["experiment_yaml"][pc.index(studies["time"], pc.max(studies["time"])).as_py()]
-    if newest.is_valid:
-        studies = studies.filter(pc.equal(studies["experiment_yaml"], newest))
+    studies = studies.filter(pa.array(current(studies.to_pandas())))
     present = pc.is_in(trials["search_id"], studies["search_id"].combine_chunks())
     trials = trials.filter(pc.or_(present, pc.is_null(trials["search_id"])))
     studies = studies.filter(pc.is_in(studies["study"], _finished(studies, trials)))

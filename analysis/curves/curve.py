@@ -192,16 +192,19 @@ def prepared(
     if "workload_version" not in (by or ()) and trials["workload_version"].nunique() > 1:
         code = trials["workload_version"].where(trials["workload_version"].notna(), "")
         keys = [trials[name].astype(str) for name in ("workload", "dataset", "fields")]
-        by_version = trials.assign(code=code).groupby([*keys, "code"], sort=False, dropna=False)
-        latest = by_version["time"].transform("max")
-        earlier = latest < latest.groupby(keys, sort=False, dropna=False).transform("max")
-        if left_out := int(earlier.sum()):
+        newest = trials.assign(code=code, revision=pd.to_numeric(trials["revision"]).fillna(0))
+        for age in ("revision", "time"):
+            of_code = newest.groupby([*keys, "code"], sort=False, dropna=False)
+            latest = of_code[age].transform("max")
+            earlier = latest < latest.groupby(keys, sort=False, dropna=False).transform("max")
+            newest = newest[~earlier]
+        if left_out := len(trials) - len(newest):
             are = agreeing(left_out, "are")
             note = (
                 f"{count(left_out, 'trial')} of an earlier version of the workload's code {are} "
                 "left out"
             )
-            trials = trials[~earlier].reset_index(drop=True)
+            trials = trials.loc[newest.index].reset_index(drop=True)
     index = pd.to_numeric(trials["index"]).astype(float)
     trials = trials.assign(
         role=trials["role"].where(trials["role"].notna(), "search"),

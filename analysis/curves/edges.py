@@ -17,6 +17,7 @@ import pandas as pd
 from analysis.curves.runs import Rows, Runs, number, parameters
 from analysis.formatting import sizes
 from results.batch_phases import BatchPhases
+from results.storage.rows import by_age
 from results.storage.values import mapping
 
 MARGIN = 0.05
@@ -122,7 +123,7 @@ def near_best(
 def spaces(studies: pd.DataFrame) -> dict[str, str]:
     """Each study's search space, of its latest row: where it was enlarged, the larger one."""
     with_space = studies[studies["search_space"].notna()]
-    with_space = with_space.sort_values("time", kind="stable", na_position="first")
+    with_space = by_age(with_space)
     return dict(zip(with_space["study"], with_space["search_space"], strict=True))
 
 

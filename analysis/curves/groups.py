@@ -171,6 +171,7 @@ COLUMNS = (
     *_ALWAYS, *ALGORITHM, *_TARGET,
     "study", "trial", "index", "role", "search", "search_id", "search_seed", "other_searches",
     "enlargement", "estimator", "replicate", "experiment", "workload_version", "time",
+    "revision",
     "batch_size", "fields", "metaparameters", "learning_rate", "momentum",
     "effective_learning_rate", "status", "stop_reason", "steps_to_target", "last_miss",
     "relative_error", "refined_steps", "refined_last_miss", "acts_from", "steps_run", "keep",

@@ -24,6 +24,7 @@ from analysis.curves.groups import label
 from analysis.curves.runs import Rows, Runs, number
 from results.errors import ResultsError
 from results.searches import belongs, rows_of
+from results.storage.rows import by_age
 
 PRESENT, ALL = SCOPES = ("present", "all")
 
@@ -120,7 +121,7 @@ def _present(
         add(rows.drop_duplicates(["experiment", "study"], keep="last"))
     rest = trials[~trials["study"].astype(str).isin(present.keys())]
     search_rows = rest[rest["role"].ne("repeat")]
-    latest = (search_rows if len(search_rows) else rest).sort_values("time", kind="stable")
+    latest = by_age(search_rows if len(search_rows) else rest)
     add(latest.drop_duplicates("study", keep="last"))
     return {study: tuple(each.values()) for study, each in present.items()}
 

@@ -37,6 +37,8 @@ COMMANDS: dict[str, Callable[..., int | None]] = {
     "plot": analysis.plot,
     "report": analysis.report,
     "query": data.query,
+    "fsck": data.fsck,
+    "compact": data.compact,
     "import": exchange.import_,
     "export": exchange.export,
     "serve": analysis.serve,

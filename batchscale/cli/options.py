@@ -19,6 +19,10 @@ SOURCE = "A results folder or URI, `published`, `own`, or a CSV or Parquet file 
 _DEFAULT = " Default: $BATCHSCALE_RESULTS, or results/runs."
 
 Source = Annotated[str | None, typer.Argument(help=SOURCE + _DEFAULT)]
+Folder = Annotated[
+    str | None,
+    typer.Argument(help="A results folder or URI." + _DEFAULT, metavar="RESULTS"),
+]
 Sources = Annotated[list[str], typer.Argument(help=SOURCE, metavar="SOURCE", show_default=False)]
 Results = Annotated[
     str | None,

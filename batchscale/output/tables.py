@@ -56,7 +56,7 @@ def write_frame(frame: pd.DataFrame, output: str, format: Format) -> Path:
     path = destination(output)
     forms: dict[str, Format] = {".tex": "latex", ".md": "markdown"}
     if path.suffix.lower() in forms or format in ("latex", "markdown"):
-        from results.storage.location import writing
+        from results.storage.disk_errors import writing
         from results.storage.whole_file import write_file
 
         with writing(path):

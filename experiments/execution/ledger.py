@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from results.errors import DatasetLostError
 from results.run_state.checkpoints import Checkpoints
 from results.run_state.claims import Claim, Claims
 from results.storage.location import Location
@@ -75,12 +77,20 @@ class Ledger(Checkpoints):
         return any(before.get(t) != run for t, run in zip(rows["trial"], rows["run"], strict=True))
 
     def renew(self, pack: str, progress: Mapping[str, tuple[int, float | None]]) -> bool:
-        """Keep the claim alive; whether it is still ours."""
-        return self._claim_of[pack].renew(progress, force=True)
+        """Keep the claim alive; whether it is still ours.
+
+        Raises:
+            DatasetLostError: the dataset is not there any more.
+        """
+        held = self._claim_of[pack].renew(progress, force=True)
+        if not held:
+            self.location.check()
+        return held
 
     def release(self, pack: str) -> None:
         """Give up the claim."""
-        self._claim_of.pop(pack).release()
+        with suppress(DatasetLostError):  # and the claim with it
+            self._claim_of.pop(pack).release()
 
     def abandon(self, pack: str) -> None:
         """Release the claim of another worker of this sweep, which has died with it."""
@@ -90,8 +100,16 @@ class Ledger(Checkpoints):
             self.claims.abandon(pack, self.processes)
 
     def commit(self, pack: str, experiment: str, measurements: Rows, trials: Rows) -> str | None:
-        """Write finished trials; their ``run``, or ``None`` if the claim is lost."""
+        """Write finished trials; their ``run``, or ``None`` if the claim is lost.
+
+        Raises:
+            DatasetLostError: as ``Store.commit_columns``, which keeps the rows elsewhere.
+        """
         if not self._claim_of[pack].held():
+            try:
+                self.location.check()
+            except DatasetLostError:
+                return self.store.commit(experiment, measurements=measurements, trials=trials)
             return None
         return self.store.commit(experiment, measurements=measurements, trials=trials)
 

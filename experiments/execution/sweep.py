@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -163,7 +162,7 @@ class _Sweep:
             results = Location(os.path.abspath(os.path.expanduser(root)) if here else root)
         self.experiment, self.location, self.observer = experiment, results, observer
         self.pack_size, self.judge = pack_size, judge
-        self.began, self.since = time.monotonic(), datetime.now(UTC)
+        self.began = time.monotonic()
         self.trained = self.failed = 0
         self.states: list[StudyState] = []
 
@@ -191,6 +190,7 @@ class _Sweep:
         if not self.location.files("studies", ".parquet"):
             executor.check(layouts)  # before the folder is made
         self.store = Store(self.location)
+        self.since = self.store.next_revision("trials") - 1
         end_orphans(self.store, self.note)
         change = None if retrain else changed(self.store, plans.plans, plans.rows)
         if change is not None and not keep_old:
@@ -376,7 +376,7 @@ class _Sweep:
         name, claims = self.experiment.name, Claims(self.store.location)
         claims.clear()
         if not any(claim["info"].get("experiment") == name for claim in claims.live()):
-            self.store.compact(name)
+            self.store.compact(name, idle=True)
         at_edges = notes(self.states, self.judge, self.store) if self.judge else []
         for note in (*baselines.lines(baselines.UNREACHED, self.waiting), *at_edges):
             self.note(note)

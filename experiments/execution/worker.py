@@ -38,7 +38,7 @@ from experiments.scheduling.jobs import (
     Started,
 )
 from experiments.scheduling.recovery import failed_outcome
-from results.errors import ResultsError
+from results.errors import DatasetLostError, ResultsError
 
 __all__ = ["MakeTrainer", "Pace", "Trainer", "run_pack", "training"]
 
@@ -284,9 +284,10 @@ class _PackRun:
     def _commit(self) -> None:
         if not self.finished:
             return
-        study, done = self.job.pack.study, self.finished
-        self.finished = []
-        paused = self._keep_paused(done)
+        study, done, self.finished = self.job.pack.study, self.finished, []
+        paused: Collection[str] = ()
+        with suppress(DatasetLostError):  # the commit keeps the rows elsewhere, and raises
+            paused = self._keep_paused(done)
         of_the_pack = {
             "pack": self.job.pack.id,
             "pack_models": len(self.trials),
@@ -343,6 +344,11 @@ class _PackRun:
         Raises:
             RankLostError: another rank has died, which is why this one raised.
         """
+        if isinstance(error, DatasetLostError) and self.first:
+            try:
+                self._commit()
+            except DatasetLostError as kept:  # it says where
+                error = kept
         failure = describe(error, None, self.job.moved)
         try:
             # This rank's error may only say that another left the group: that one's is the cause.
@@ -368,8 +374,7 @@ class _PackRun:
         failure = replace(failure, trial=trial)
         if self.first and not self._claim_lost and write:
             if trial is not None and not failure.clear:
-                step = self.position.step
-                self.finished.append(failed_outcome(pack.study, trial, failure, step))
+                self.finished.append(failed_outcome(pack.study, trial, failure, self.position.step))
             self._commit()
             if len(self.wanted) == 1:
                 self.ledger.delete(pack.id)

@@ -28,7 +28,7 @@ from results.targets.target import Target
 _AT_ONCE = 10_000
 """Trials whose measurements are in memory together."""
 _NAMED = ("optimizer", "schedule")
-_OF_THE_COMMIT = ("experiment", "run", "time")
+_OF_THE_COMMIT = ("experiment", "run", "revision", "time")
 _CLAIM = "amend"
 """Used as a pack's id, so that only one driver at a time amends rows of a results folder."""
 
@@ -48,6 +48,23 @@ def rename(store: Store, studies: Sequence[Study]) -> int:
         now = recorded["study"].map({study: named[column] for study, named in labels.items()})
         differs |= now.ne(recorded[column])
     trials = recorded["trial"][differs].tolist()
+    if not trials:
+        return 0
+    # Beside it no compaction takes its measurements for those of a writer that died.
+    info = {"experiment": experiment}
+    claim = Claims(store.location).take(f"rename-{studies[0].id}", [], info=info)
+    if claim is None:  # another driver does it
+        return 0
+    try:
+        _write_renamed(store, experiment, trials, labels)
+    finally:
+        claim.release()
+    return len(trials)
+
+
+def _write_renamed(
+    store: Store, experiment: str, trials: Sequence[str], labels: Mapping[str, Mapping[str, str]]
+) -> None:
     fields = [field for field in SCHEMAS["measurements"] if field.name not in _OF_THE_COMMIT]
     for start in range(0, len(trials), _AT_ONCE):
         part = of_trials(store, trials[start : start + _AT_ONCE])
@@ -63,7 +80,6 @@ def rename(store: Store, studies: Sequence[Study]) -> int:
                 for row in part.trial_rows.to_pylist()
             ],
         )
-    return len(trials)
 
 
 def retarget(store: Store, experiment: str, target: Target, trials: Iterable[str]) -> int:

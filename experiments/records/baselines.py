@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from results.counts import count
+from results.storage.rows import by_age
 from results.targets.target import Target
 
 if TYPE_CHECKING:
@@ -30,12 +31,13 @@ def recorded(studies: pd.DataFrame, target: Target) -> dict[str, int]:
     """The steps to a target that studies were planned by, by the id of the baseline's study.
 
     Args:
-        studies: of one experiment, with the columns baseline, baseline_steps, targets and time.
+        studies: of one experiment, with the columns baseline, baseline_steps, targets,
+            revision and time.
         target: the hardest of the experiment.
     """
     rows = studies[studies["baseline_steps"].notna() & studies["baseline"].notna()]
     steps: dict[str, int] = {}
-    for _, row in rows.sort_values("time", kind="stable").iterrows():
+    for _, row in by_age(rows).iterrows():
         if json.loads(row["targets"])[-1] == str(target):
             steps.setdefault(json.loads(row["baseline"])[0], int(row["baseline_steps"]))
     return steps

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import pandas as pd
@@ -22,6 +21,7 @@ from results.reader import Results
 from results.reader import open as open_results
 from results.schema import METRIC_COLUMNS, json_text
 from results.searches import rows_of
+from results.storage.rows import by_age
 from results.store import Store
 from results.targets.retarget import steps_to_target
 
@@ -29,7 +29,7 @@ _COLUMNS = [
     *("study", "trial", "status", "stop_reason", "steps_run"),
     *("steps_to_target", "target_metric", "target_value", "index", "search_id"),
     *("search_seed", "other_searches", "engine", "pack", "train_seconds"),
-    *("evaluation_seconds", "other_seconds", "run", "time"),
+    *("evaluation_seconds", "other_seconds", "run", "revision"),
 ]
 
 
@@ -50,14 +50,14 @@ class Recorded:
 
 
 def read_recorded(
-    store: Store, studies: Sequence[Study], since: datetime, passed_over: Collection[str] = ()
+    store: Store, studies: Sequence[Study], since: int, passed_over: Collection[str] = ()
 ) -> Recorded:
     """Read the recorded trials of ``studies``, in terms of their present target.
 
     A trial that was recorded with another target is looked up in its measurements.
 
     Args:
-        since: when this run began: errors recorded before are tried again.
+        since: the greatest revision when this run began: errors up to it are tried again.
         passed_over: trials whose errors are not.
     """
     by_id = {study.id: study for study in studies}
@@ -76,7 +76,7 @@ def read_recorded(
             steps = steps.where(same, group["trial"].map(retargeted["steps_to_target"]))
         # A column at a time: of a hundred thousand trials a mapping each takes long.
         cells = (group[column].tolist() for column in _OF_RECORDS)
-        recent = ((group["time"] >= since) | group["trial"].isin(passed_over)).tolist()
+        recent = ((group["revision"] > since) | group["trial"].isin(passed_over)).tolist()
         for trial, status, reason, run, steps_run, hit, fresh in zip(
             *cells, steps.tolist(), recent, strict=True
         ):
@@ -152,7 +152,7 @@ def changed(
     recorded = set(before["study"])
     versions: dict[tuple[object, ...], tuple[str, str]] = {}
     by_id: dict[str, tuple[str, str]] = {}
-    for row in _dicts(before.sort_values("time")):
+    for row in _dicts(by_age(before)):
         study = (str(row["workload_version"]), str(row["study"]))
         versions[description(row)] = by_id[study[1]] = study
     hashes = dict.fromkeys(version for version, _ in by_id.values())

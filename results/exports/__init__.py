@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from results.errors import ResultsError
-from results.storage.location import writing
+from results.storage.disk_errors import writing
 from results.storage.whole_file import write_file
 
 MARK = "batchscale-export.json"

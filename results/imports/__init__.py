@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from results.errors import ResultsError, escaped
@@ -84,6 +85,10 @@ def commit_import(
     tables = {name: table(name, each) for name, each in rows.items()}
     store = Store(results)
     location = store.location
+    for name in KEYS:
+        revision = pa.array([store.next_revision(name)] * tables[name].num_rows, pa.int64())
+        place = SCHEMAS[name].get_field_index("revision")
+        tables[name] = tables[name].set_column(place, SCHEMAS[name].field(place), revision)
     done = Imported(experiment, store.root, studies=len(studies), measurements=len(measurements))
     old = {name: location.files(f"{name}/{experiment}", ".parquet") for name in SCHEMAS}
     replacing = bool(old["trials"])

@@ -4,7 +4,7 @@ In both, taking and releasing happen under one lock. A folder's lock is the syst
 it if its holder dies. An object store's is an object, created only if there is none, which its
 holder renews; one that has not changed for twenty seconds, by the clock of whoever waits, is
 replaced. Its former holder may only have slept: what it has done under the lock counts only if it
-still has the lock afterwards (``Lock.held``).
+still has the lock afterwards (``Lock.held``). Its holder says in it who it is: ``lock_holders``.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 from results.errors import ResultsError
-from results.storage.location import Location, line_of, writing
+from results.run_state.lock_holders import Waiting, naming_holder
+from results.run_state.processes import identify
+from results.storage.disk_errors import line_of, retried, writing
+from results.storage.location import Location
 from results.storage.objects import ObjectStore, Version
-from results.storage.retries import retried
 
 FOLDER = "claims"
 LOCK = f"{FOLDER}/.lock"
@@ -121,35 +123,41 @@ class FolderFiles:
         import fcntl
 
         self.location.make(FOLDER)
-        path = self.location.full(LOCK)
+        path, name = self.location.full(LOCK), self.location.display(LOCK)
         with writing(path):
             handle = retried(lambda: os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666))
         try:
             # A file system without locks: exclusive creation alone divides the packs there.
             with suppress(OSError):
-                fcntl.flock(handle, fcntl.LOCK_EX)
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    with naming_holder(name, lambda: os.pread(handle, 1000, 0)):
+                        fcntl.flock(handle, fcntl.LOCK_EX)
+                holder = json.dumps(identify()).encode()
+                os.ftruncate(handle, os.pwrite(handle, holder, 0))
             yield _Always()
         finally:
             os.close(handle)
 
     def create(self, name: str, data: bytes, spare: int) -> FolderFile | None:
         path = self.location.full(name)
-        temporary = f"{path}.{uuid.uuid4().hex}.tmp"
-        replacing = os.path.exists(path)  # a free claim
+        # A free claim is replaced. A new one is created at its place, since not every file system
+        # has hard links: who reads it before it is written has no lock, and reads it again.
+        replacing = os.path.lexists(path)
+        made = f"{path}.{uuid.uuid4().hex}.tmp" if replacing else path
         with writing(path):
-            handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+            try:
+                handle = os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+            except FileExistsError:
+                return None
             try:
                 os.pwrite(handle, data.ljust(len(data) + spare), 0)
                 if replacing:
-                    os.replace(temporary, path)
-                else:
-                    os.link(temporary, path)
-                    os.unlink(temporary)
-            except OSError as error:
+                    os.replace(made, path)
+            except OSError:
                 os.close(handle)
-                os.unlink(temporary)
-                if isinstance(error, FileExistsError):
-                    return None
+                os.unlink(made)
                 raise
         return FolderFile(path, handle)
 
@@ -176,10 +184,13 @@ class FolderFile:
         return self.held()
 
     def held(self) -> bool:
-        try:
-            return os.path.samestat(os.stat(self._path), os.fstat(self._handle))
-        except FileNotFoundError:
-            return False
+        with writing(self._path):
+            try:
+                return os.path.samestat(
+                    retried(lambda: os.stat(self._path)), os.fstat(self._handle)
+                )
+            except FileNotFoundError:
+                return False
 
     def remove(self) -> None:
         if self.held():
@@ -206,7 +217,7 @@ class ObjectFiles:
     def locked(self) -> Iterator[Lock]:
         """Wait for the lock, and renew it while it is held."""
         with _writing(self.location, LOCK):
-            lease = _Lease.take(self._store)
+            lease = _Lease.take(self._store, self.location.display(LOCK))
         self._lock = lease
         try:
             yield lease
@@ -262,8 +273,8 @@ class ObjectFile:
 class _Lease:
     """The lock of an object store: an object that its holder renews in a thread."""
 
-    def __init__(self, store: ObjectStore, token: str, version: Version) -> None:
-        self._store, self._token = store, token
+    def __init__(self, store: ObjectStore, content: dict[str, Any], version: Version) -> None:
+        self._store, self._content = store, content
         self._version: Version | None = version
         self._renewals = 0
         self._writes = threading.Lock()  # as that of a claim
@@ -272,15 +283,16 @@ class _Lease:
         self._thread.start()
 
     @classmethod
-    def take(cls, store: ObjectStore) -> _Lease:
-        """Wait for the lock."""
-        token = uuid.uuid4().hex
-        data = json.dumps({"token": token}).encode()
+    def take(cls, store: ObjectStore, name: str) -> _Lease:
+        """Wait for the lock, called ``name`` in messages."""
+        content = {"token": uuid.uuid4().hex, **identify()}
+        data = json.dumps(content).encode()
         seen: Version | None = None
         since, pause = time.monotonic(), 0.02
+        waiting = Waiting(name)
         while True:
             if (version := store.create(LOCK, data)) is not None:
-                return cls(store, token, version)
+                return cls(store, content, version)
             there = store.head(LOCK)
             if there is None:
                 continue
@@ -289,7 +301,8 @@ class _Lease:
             elif time.monotonic() - since > LEASE_SECONDS and (
                 version := store.replace(LOCK, data, seen)
             ):
-                return cls(store, token, version)
+                return cls(store, content, version)
+            waiting.say(lambda: (store.read(LOCK) or (b"",))[0])
             # Those who wait must not come together again.
             time.sleep(random.uniform(0.5, 1) * pause)
             pause = min(1.5 * pause, _LONGEST_PAUSE)
@@ -312,7 +325,7 @@ class _Lease:
     def _renew(self) -> None:
         while not self._released.wait(LEASE_SECONDS / 4):
             self._renewals += 1
-            data = json.dumps({"token": self._token, "renewals": self._renewals}).encode()
+            data = json.dumps({**self._content, "renewals": self._renewals}).encode()
             with suppress(OSError), self._writes:
                 if self._version is not None:
                     self._version = self._store.replace(LOCK, data, self._version)

@@ -23,8 +23,14 @@ of half a million rows are written again only where they hold superseded rows.
 
 A file of measurements without any committed trial belongs to a commit under way, or to a writer
 that died. It stays for ten minutes, and is then deleted if there is still no file of trials with
-its name. A commit that took so long checks for it under the same lock (``Store.commit_columns``)
-and writes it again.
+its name. At the end of a complete sweep it is deleted at once, if no claim of its experiment is
+left (``idle``): other programs would count it beside the measurements of the next attempt. A commit
+that took so long that its claim may have been free checks for it under the same lock
+(``Store.commit_columns``) and writes it again.
+
+Beside running sweeps other programs may have listed the files that a merged one replaces, and open
+them later: with ``grace`` they stay for so long, and the next compaction deletes them. Until then
+those programs count their rows twice, unless they take one row of a key; ours do not.
 """
 
 from __future__ import annotations
@@ -42,14 +48,16 @@ from numpy.typing import NDArray
 
 from results.run_state.claims import Claim, Claims
 from results.schema import SCHEMAS
-from results.storage.dataset import all_fragments, encode, fragments, reading, replaced, retrying
+from results.storage.dataset import all_fragments, encode, fragments, reading, replaces, retrying
 from results.storage.location import Location
 from results.storage.names import is_file_name, is_plain
-from results.storage.rows import KEPT, Live, grouped, superseded
+from results.storage.rows import KEPT, ORDER, Live, grouped, superseded
 from results.storage.whole_file import TEMPORARY
 
 ORPHAN_SECONDS = 600.0
 """Seconds after which measurements without trials belong to no commit under way."""
+GRACE_SECONDS = 600.0
+"""Seconds for which replaced files stay beside a running sweep."""
 _LARGE = 500_000
 """Rows from which a file is not merged, unless some of them are superseded."""
 _MOST = 1_000_000
@@ -58,10 +66,16 @@ _MOST = 1_000_000
 Files = Mapping[str, ds.ParquetFileFragment]
 
 
-def compact(location: Location, experiment: str | None = None) -> None:
+def compact(
+    location: Location, experiment: str | None = None, *, grace: float = 0.0, idle: bool = False
+) -> None:
     """Compact one experiment and those in which its trials supersede rows, or all of them.
 
     An experiment that another process is compacting is left out.
+
+    Args:
+        grace: seconds for which replaced files stay.
+        idle: nobody who writes without a claim writes into ``experiment``.
 
     Raises:
         ResultsError: a broken or foreign file or a link among them (nothing is changed), or a disk
@@ -74,34 +88,40 @@ def compact(location: Location, experiment: str | None = None) -> None:
     while left:
         name = left.pop(0)
         seen.add(name)
-        left += sorted(_alone(location, name) - seen - set(left))
+        others = _alone(location, name, grace, idle and name == experiment)
+        left += sorted(others - seen - set(left))
 
 
-def _alone(location: Location, experiment: str) -> set[str]:
+def _alone(location: Location, experiment: str, grace: float, idle: bool) -> set[str]:
     """Compact an experiment, if nobody else does; the others that hold superseded trials."""
     pack = f"compact-{experiment}"
     claim = Claims(location).take(pack, []) if is_plain(pack) else None
     if claim is None:
         return set()
     try:
-        return _compact(location, experiment, claim)
+        return _compact(location, experiment, claim, grace, idle)
     except FileNotFoundError:  # another program moves files: the next compaction does the rest
         return set()
     finally:
         claim.release()
 
 
-def _compact(location: Location, experiment: str, claim: Claim) -> set[str]:
+def _compact(
+    location: Location, experiment: str, claim: Claim, grace: float, idle: bool
+) -> set[str]:
     # A bad file is refused before any is changed.
     every = {table: all_fragments(location, table, experiment) for table in SCHEMAS}
-    for table, files in every.items():
-        _finish(location, f"{table}/{experiment}", files)
+    finished = [
+        _finish(location, f"{table}/{experiment}", files, grace) for table, files in every.items()
+    ]
+    if not all(finished):
+        return set()
     measured = fragments(location, "measurements", experiment)
     trials = retrying(lambda: _Rows.read(location, "trials"))
-    if _measurements(location, experiment, measured, trials, claim):
+    if _measurements(location, experiment, measured, trials, claim, grace, idle):
         for table in KEPT:
             dead = (trials if table == "trials" else _Rows.read(location, table)).dead
-            if not _rewrite(location, fragments(location, table, experiment), dead, claim):
+            if not _rewrite(location, fragments(location, table, experiment), dead, claim, grace):
                 break
     return {name.split("/")[1] for name in trials.dead}
 
@@ -111,7 +131,7 @@ class _Rows:
     """The rows of a table, of all experiments, and which of them are superseded."""
 
     table: pa.Table
-    """Their keys: columns of ``KEPT``, time and, of trials, run."""
+    """Their keys: columns of ``KEPT`` and of ``ORDER``."""
     dead: Mapping[str, NDArray[np.bool_]]
     """The superseded rows of each file that has any, (n,)."""
     live: NDArray[np.bool_]
@@ -121,7 +141,7 @@ class _Rows:
     def read(cls, location: Location, table: str) -> _Rows:
         files = fragments(location, table)
         schema = SCHEMAS[table].remove_metadata()
-        columns = [*KEPT[table], "time", *(["run"] if "run" in schema.names else [])]
+        columns = [*KEPT[table], *(name for name in ORDER if name in schema.names)]
         every = ds.FileSystemDataset(list(files.values()), schema, ds.ParquetFileFormat())
         with reading(location.display(table)):
             rows = every.to_table(columns=columns)
@@ -136,7 +156,13 @@ class _Rows:
 
 
 def _measurements(
-    location: Location, experiment: str, files: Files, trials: _Rows, claim: Claim
+    location: Location,
+    experiment: str,
+    files: Files,
+    trials: _Rows,
+    claim: Claim,
+    grace: float,
+    idle: bool,
 ) -> bool:
     """Merge those of committed trials, without those of superseded ones; see ``_rewrite``."""
     rows = trials.table.filter(pa.array(trials.live))
@@ -149,14 +175,14 @@ def _measurements(
         with reading(location.display(name)):
             runs = _runs(file)
             if not pc.any(pc.is_in(runs, committed)).as_py():
-                _without_trials(location, name, modified.get(name))
+                _without_trials(location, name, modified.get(name), idle)
                 continue
             kept[name] = file
             if pc.any(pc.is_in(runs, superseded_runs)).as_py():
                 mask = ~live.mask(file.to_table(columns=["trial", "run"])).to_numpy()
                 if mask.any():
                     dead[name] = mask
-    return _rewrite(location, kept, dead, claim)
+    return _rewrite(location, kept, dead, claim, grace)
 
 
 def _runs(file: ds.ParquetFileFragment) -> pa.Array:
@@ -171,18 +197,28 @@ def _runs(file: ds.ParquetFileFragment) -> pa.Array:
     return pc.unique(file.to_table(columns=["run"])["run"])
 
 
-def _without_trials(location: Location, name: str, modified: float | None) -> None:
+def _without_trials(location: Location, name: str, modified: float | None, idle: bool) -> None:
     """Delete measurements without trials once no commit can be under way that writes them."""
     claims = Claims(location)
-    if not modified or claims.now() - modified <= ORPHAN_SECONDS:
-        return  # not every object store reports when a file was written
+    # Not every object store reports when a file was written.
+    young = not modified or claims.now() - modified <= ORPHAN_SECONDS
+    if young and not idle:
+        return
     with claims.locked():
+        if young and any(
+            each["info"].get("experiment") == name.split("/")[1] for each in claims.live()
+        ):
+            return
         if not location.exists(f"trials/{name.partition('/')[2]}"):
             location.delete(name)
 
 
 def _rewrite(
-    location: Location, files: Files, dead: Mapping[str, NDArray[np.bool_]], claim: Claim
+    location: Location,
+    files: Files,
+    dead: Mapping[str, NDArray[np.bool_]],
+    claim: Claim,
+    grace: float,
 ) -> bool:
     """Write small files of one folder together, and those with dead rows, without these.
 
@@ -206,7 +242,7 @@ def _rewrite(
             rows = _read(batch, dead, schema)
         if not claim.renew({}):
             return False
-        if len(rows):
+        if len(rows) or grace:
             stem = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{uuid.uuid4().hex[:16]}"
             merged = f"{table}/{experiment}/{stem}.parquet"
             replaces = [name.rsplit("/", 1)[1] for name in batch]
@@ -214,7 +250,7 @@ def _rewrite(
             if not claim.held():
                 location.delete(merged)
                 return False
-        for name in batch:
+        for name in () if grace else batch:
             location.delete(name)
     return True
 
@@ -232,14 +268,22 @@ def _read(files: Files, dead: Mapping[str, NDArray[np.bool_]], schema: pa.Schema
     return pa.concat_tables([rows, *others]).replace_schema_metadata(schema.metadata)
 
 
-def _finish(location: Location, folder: str, files: Files) -> None:
-    """Delete files that an interrupted compaction or write left: replaced and old temporary
-    files."""
-    for name in sorted(replaced(files) & files.keys()):
-        location.delete(name)
-    now = Claims(location).now()
+def _finish(location: Location, folder: str, files: Files, grace: float) -> bool:
+    """Delete files that an earlier compaction or an interrupted write left: replaced and old
+    temporary files. Whether no replaced one is left, whose merged file is younger than ``grace``.
+    """
+    now, finished = Claims(location).now(), True
+    modified = {file.name: file.modified for file in location.files(folder)} if grace else {}
+    for merged, file in files.items():
+        others = sorted(replaces(merged, file) & files.keys())
+        if others and now - modified.get(merged, now) < grace:
+            finished = False
+            continue
+        for name in others:
+            location.delete(name)
     for file in location.files(folder, TEMPORARY, hidden=True):
         path = file.name.split("/")
         ours = len(path) == 3 and path[2].startswith(".") and ".parquet." in path[2]
         if ours and file.modified and now - file.modified > ORPHAN_SECONDS:
             location.delete(file.name)
+    return finished

@@ -19,15 +19,13 @@ import pyarrow as pa
 from pyarrow import fs
 
 from results.errors import ResultsError, is_utf8, nearest
+from results.run_state.mark import MARK, create_file, marked, require_marked
 from results.schema import SCHEMAS
+from results.storage.disk_errors import ERRORS, line_of, retried, unwritable
 from results.storage.links import list_files, require_inside
 from results.storage.masking import is_address, masked, well_formed
 from results.storage.objects import ObjectStore, Version
-from results.storage.retries import retried
 from results.storage.whole_file import make_folder, write_file
-
-ERRORS = (OSError, pa.ArrowException, ValueError)
-"""Errors of pyarrow and the system; a path with a NUL in it is a ValueError."""
 
 PACKAGED: dict[str, Path] = {
     name: Path(__file__).parent.parent / name for name in ("published", "own")
@@ -65,6 +63,8 @@ class Location:
 
     root: str
     """The address that it was opened from, for display: the keys of a URI are masked."""
+    dataset: str | None
+    """The id in the dataset's mark, once it was opened for writing (``open_dataset``)."""
 
     def __init__(self, root: str | Path, filesystem: fs.FileSystem | None = None) -> None:
         self._address, self._given = str(root), filesystem
@@ -78,6 +78,7 @@ class Location:
         else:
             self.filesystem, self.path = fs.LocalFileSystem(), _folder(self._address)
         self.local = isinstance(self.filesystem, fs.LocalFileSystem)
+        self.dataset: str | None = None
 
     @cached_property
     def objects(self) -> ObjectStore | None:
@@ -100,7 +101,7 @@ class Location:
         return f"Location({self.root!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:  # the receiving process opens the file system again
-        return type(self), (self._address, self._given)
+        return type(self), (self._address, self._given), {"dataset": self.dataset}
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -144,8 +145,9 @@ class Location:
                 )
             missing = info.type == fs.FileType.NotFound
             children = [] if missing else self._children()
-        # Object stores have no empty folders: a claim may be the first file of a sweep.
-        if any(child in SCHEMAS or (child == "claims" and not self.local) for child in children):
+        # Object stores have no empty folders: the mark or a claim may be the first file of a sweep.
+        first = () if self.local else ("claims", MARK)
+        if any(child in SCHEMAS or child in first for child in children):
             return
         if writing and not children:
             for table in SCHEMAS:
@@ -165,6 +167,37 @@ class Location:
             else "name the folder that a sweep was given as --results",
         )
 
+    def open_dataset(self) -> None:
+        """Make it a results folder if it is none, and remember its id (``results.run_state.mark``).
+
+        Raises:
+            ResultsError: as ``require``.
+            DatasetLostError: the dataset that was opened before is not there any more.
+        """
+        if self.dataset is not None:
+            return self.check()
+        self.require(writing=True)
+        self.dataset = marked(self.read, self._create, self.root)
+        return None
+
+    def check(self) -> None:
+        """
+        Raises:
+            DatasetLostError: the dataset that was opened is not there any more.
+        """
+        if self.dataset is not None:
+            require_marked(self.read, self.dataset, self.root)
+
+    def _create(self, name: str, data: bytes) -> None:
+        """Write a file unless there is one of that name."""
+        with self._writing(name):
+            if self.local:
+                retried(lambda: create_file(self.full(name), data))
+            elif (store := self.objects) is not None:
+                store.create(name, data)
+            else:
+                self.write(name, data)
+
     def empty(self) -> bool:
         """Whether the folder does not exist, or is empty.
 
@@ -178,7 +211,12 @@ class Location:
         return bool(kind == fs.FileType.NotFound)
 
     def make(self, folder: str) -> None:
-        """Create a folder and bring it to the disk (object stores have none)."""
+        """Create a folder and bring it to the disk (object stores have none).
+
+        Raises:
+            ResultsError: as ``write``.
+        """
+        self.check()
         if self.local:
             self._require_inside(folder)
             with self._writing(folder):
@@ -254,7 +292,9 @@ class Location:
         Raises:
             ResultsError: a full or read-only disk, or no permission; nothing is left behind. Or its
                 folder is a link out of the results.
+            DatasetLostError: the dataset is not there any more.
         """
+        self.check()
         self._require_inside(name.rpartition("/")[0])  # a link to a file is replaced
         with self._writing(name):
             if self.local:
@@ -328,7 +368,7 @@ class Location:
             yield
         except ERRORS as error:
             path = self.full(name) if self.local else self.display(name)
-            raise _unwritable(path, self._line(error)) from self._cause(error)
+            raise unwritable(path, self._line(error), error) from self._cause(error)
 
     def _line(self, error: BaseException) -> str:
         return self.masked(line_of(error))
@@ -350,27 +390,3 @@ def _folder(path: str) -> str:
             hint="give a URI as text: a Path takes one of its slashes away",
         )
     return os.path.abspath(path)
-
-
-@contextmanager
-def writing(path: str | Path) -> Iterator[None]:
-    """Turn the error of a full or read-only disk into one line."""
-    try:
-        yield
-    except ERRORS as error:
-        raise _unwritable(str(path), line_of(error)) from error
-
-
-def _unwritable(path: str, reason: str) -> ResultsError:
-    return ResultsError(
-        f"cannot write {path}: {reason}",
-        hint="what was committed before is safe; free some space or name another folder "
-        "with --results, then give the same command again",
-    )
-
-
-def line_of(error: BaseException) -> str:
-    """The message of an error, in one line."""
-    if isinstance(error, OSError) and error.errno is not None:
-        return os.strerror(error.errno)
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

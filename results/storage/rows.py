@@ -1,7 +1,11 @@
 """Which rows count: the latest of a trial, and the measurements that belong to it.
 
 A trial that was trained again (with a larger budget, a harder target, after a failure) has several
-rows; the one committed last counts. ``run`` ties a measurement to the commit that its
+rows; the one of the greatest ``revision`` counts. A row's revision is above that of every row of
+its table that its writer had read, as in a logical clock (Lamport 1978), so that no machine's clock
+decides. Rows of equal revision were written by two who did not know of each other: the one that was
+trained for more steps counts, then the later one. Rows of before revisions are older than all that
+have one. ``run`` ties a measurement to the commit that its
 trial's row came with, so that the measurements of superseded rows, and those whose trials never
 were committed, are left out.
 """
@@ -39,8 +43,18 @@ KEPT: Mapping[str, tuple[str, ...]] = {
 """The same for a compaction, which keeps a row for each search of a study."""
 
 
+ORDER = ("revision", "steps_run", "time", "run")
+"""What decides which row of a key is the latest, the most important first; null is the least."""
+
+
+def by_age(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of any keys, the oldest first."""
+    order = [name for name in ("revision", "time") if name in rows]
+    return rows.sort_values(order, kind="stable", na_position="first")
+
+
 def latest(table: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """The row of each key with the latest ``time`` (ties: the greater ``run``), in file order."""
+    """The row of each key that is the last by ``ORDER``, in file order."""
     kept = _latest(table, keys)
     return table if kept is None else table.take(pa.array(kept))
 
@@ -57,11 +71,12 @@ def superseded(table: pa.Table, keys: Sequence[str]) -> NDArray[np.bool_]:
 
 def _latest(table: pa.Table, keys: Sequence[str]) -> NDArray[np.int64] | None:
     """The positions of the rows that count, ascending; ``None`` for all of them."""
-    order = [name for name in ("time", "run") if name in table.column_names]
+    order = [name for name in ORDER if name in table.column_names]
     frame = table.select([*keys, *order]).to_pandas()
     if not frame.duplicated(list(keys)).any():
         return None
-    kept = frame.sort_values(order, kind="stable").drop_duplicates(list(keys), keep="last")
+    ordered = frame.sort_values(order, kind="stable", na_position="first")
+    kept = ordered.drop_duplicates(list(keys), keep="last")
     return np.sort(kept.index.to_numpy(np.int64))
 
 

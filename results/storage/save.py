@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 
 from results.errors import ResultsError
+from results.storage.disk_errors import writing
 from results.storage.formulas import quoted_frame
-from results.storage.location import writing
 from results.storage.masking import is_address, masked
 from results.storage.whole_file import write_file
 

@@ -15,7 +15,7 @@ from results.storage.location import Location
 from results.storage.rows import KEYS, latest
 from results.storage.values import check
 
-IDENTIFYING = ("trial", "run", "experiment", "time")
+IDENTIFYING = ("trial", "run", "experiment", "revision", "steps_run", "time")
 
 
 class Source(Protocol):

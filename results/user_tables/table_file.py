@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 
 from results.counts import count
 from results.errors import ResultsError, escaped, nearest
+from results.storage.disk_errors import ERRORS, line_of
 from results.storage.formulas import unquoted
-from results.storage.location import ERRORS, line_of
 from results.storage.masking import masked
 
 _NEEDED = (

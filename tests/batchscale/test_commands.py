@@ -32,6 +32,8 @@ def test_help_lists_the_commands(command: Command) -> None:
         "plot",
         "report",
         "query",
+        "fsck",
+        "compact",
         "list",
     ]
     assert all(f"  {name} " in answer.out for name in names)

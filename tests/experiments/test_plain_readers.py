@@ -28,7 +28,7 @@ def run(root: Path, **changes: object) -> Summary:
 @pytest.fixture
 def without_compaction(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Sweeps are killed before they compact, until this is called."""
-    monkeypatch.setattr(Store, "compact", lambda *_: None)
+    monkeypatch.setattr(Store, "compact", lambda *_, **__: None)
     return monkeypatch.undo
 
 

@@ -279,3 +279,89 @@ def test_in_an_object_store(bucket: Location) -> None:
     _equal(_rows(bucket), before)
     with pytest.raises(results.ResultsError, match=r"is not a results folder|no such folder"):
         _open(Location("/bucket/other", bucket.filesystem))
+
+
+# Beside a running sweep
+
+
+def _age_files(root: Path) -> None:
+    for path in root.rglob("*.parquet"):
+        _old(path)
+
+
+def test_replaced_files_stay_for_a_grace_time(folder: Path) -> None:
+    """Another program that has listed them can still open them; ours counts each row once."""
+    store = Store(folder)
+    synthetic.commit(store, [synthetic.trial_row("digits-mlp", "sgd", 8, 0)])
+    before = _rows(folder)
+    listed = sorted(folder.rglob("*.parquet"))
+    store.compact(grace=60)
+    assert all(path.exists() for path in listed)
+    _equal(_rows(folder), before)
+    merged = set(folder.rglob("*.parquet")) - set(listed)
+    assert len(merged) == 2  # of studies there was one file
+    store.compact(grace=60)
+    synthetic.commit(store, [synthetic.trial_row("digits-mlp", "sgd", 8, 1)])
+    store.compact(grace=60)
+    assert all(path.exists() for path in listed)  # nothing is merged again before they are gone
+    before = _rows(folder)
+    _age_files(folder)
+    store.compact(grace=60)
+    assert not any(path.exists() for path in listed if path.parts[-3] != "studies")
+    _equal(_rows(folder), before)
+    store.compact()  # the end of the sweep
+    assert _files(folder) == {"studies": 1, "trials": 1, "measurements": 1}
+    _equal(_rows(folder), before)
+
+
+def test_with_grace_a_file_of_dead_rows_alone_stays_too(folder: Path) -> None:
+    store = Store(folder)
+    store.compact()
+    again = [synthetic.trial_row("digits-mlp", "sgd", 8, index) for index in range(4)]
+    synthetic.commit(store, again)
+    synthetic.commit(store, again)
+    listed, before = sorted(folder.rglob("*.parquet")), _rows(folder)
+    store.compact(grace=60)
+    assert all(path.exists() for path in listed)
+    _equal(_rows(folder), before)
+    store.compact()
+    _equal(_rows(folder), before)
+    assert len(pq.read_table(folder / "trials")) == 48
+
+
+def test_measurements_whose_trials_cannot_be_written_go(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a disk that is full by then: the next attempt writes them again."""
+    before, write = _files(folder), Location.write
+
+    def full(self: Location, name: str, data: Any) -> None:
+        if name.startswith("trials/"):
+            raise results.ResultsError("cannot write trials: No space left on device")
+        write(self, name, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Location, "write", full)
+        with pytest.raises(results.ResultsError, match="No space left"):
+            synthetic.commit(Store(folder), [synthetic.trial_row("digits-mlp", "sgd", 8, 0)])
+    assert _files(folder) == before
+
+
+def test_at_the_end_of_a_complete_sweep_orphans_go_at_once(folder: Path) -> None:
+    """A writer was killed between its two files, and the trial was trained again."""
+    store = Store(folder)
+    row = [synthetic.trial_row("digits-mlp", "sgd", 64, 0)]
+    synthetic.commit(store, row)
+    max((folder / "trials" / "synthetic").iterdir()).unlink()
+    synthetic.commit(store, row)
+    info = {"experiment": "synthetic", "study": "s"}
+    other = Claims(folder).take("pack", ["x"], info=info)
+    assert other is not None
+    store.compact("synthetic", idle=True)
+    points = pq.read_table(folder / "measurements").to_pandas()
+    assert points.duplicated(["trial", "step"]).any()  # its commit may be under way
+    other.release()
+    store.compact("synthetic", idle=True)
+    points = pq.read_table(folder / "measurements").to_pandas()
+    assert not points.duplicated(["trial", "step"]).any()
+    assert len(points) == len(results.open(folder).measurements)

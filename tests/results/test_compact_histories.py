@@ -109,8 +109,8 @@ class Twin:
     """What was committed, in lists; and whoever has opened the folder."""
 
     root: Path
-    rows: list[tuple[str, datetime, str]] = field(default_factory=list)
-    """Trial, time, run."""
+    rows: list[tuple[str, str]] = field(default_factory=list)
+    """Trial and run, in the order of the commits: clocks differ, and decide nothing."""
     points: dict[tuple[str, str], set[int]] = field(default_factory=dict)
     orphans: int = 0
     """Measurements of writers that died."""
@@ -119,11 +119,11 @@ class Twin:
 
     @property
     def live(self) -> Pairs:
-        return {trial: run for trial, _, run in sorted(self.rows)}
+        return dict(self.rows)
 
     def committed(self, commit: Commit, run: str) -> None:
         for trial, evaluations in commit.evaluations.items():
-            self.rows.append((trial, _at(commit.second), run))
+            self.rows.append((trial, run))
             self.points[trial, run] = set(range(evaluations))
 
     def wanted(self) -> list[tuple[str, str, int]]:
@@ -137,11 +137,11 @@ class Twin:
         assert len(rows) == len(self.live)
         assert _keys(run.measurements) == self.wanted()
         every = _raw(self.root, "trials")
-        last = every.sort_values(["time", "run"]).drop_duplicates("trial", keep="last")
+        last = every.sort_values("revision").drop_duplicates("trial", keep="last")
         assert dict(zip(last.trial, last.run, strict=True)) == self.live
         points = _raw(self.root, "measurements")
         assert set(_keys(points)) >= set(self.wanted())
-        latest = {key: max(seconds) for key, seconds in self.studies.items()}
+        latest = {key: seconds[-1] for key, seconds in self.studies.items()}
         read = run.studies
         keys = zip(read.experiment, read.study, strict=True)
         assert dict(zip(keys, read.time, strict=True)) == {k: _at(s) for k, s in latest.items()}

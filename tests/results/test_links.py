@@ -105,7 +105,7 @@ def test_nothing_is_written_behind_a_link(root: Path, tmp_path: Path) -> None:
         "claims": lambda: Claims(root).take("pack", ["t"]),
     }.items():
         (root / folder).symlink_to(theirs)
-        with pytest.raises(ResultsError, match=f"{folder} {OUT}"):
+        with pytest.raises(ResultsError, match=f"{folder} ({OUT}|{TO_FOLDER})"):
             write_one()
         (root / folder).unlink()
     assert list(theirs.iterdir()) == []

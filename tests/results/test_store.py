@@ -32,7 +32,7 @@ def _point(name: str, step: int) -> dict[str, Any]:
 def test_a_commit_is_one_file_a_table_and_no_other(tmp_path: Path) -> None:
     store = Store(tmp_path / "runs")
     store.commit("e", measurements=[_point("a", 1)], trials=[_trial("a")])
-    files = sorted(path for path in (tmp_path / "runs").rglob("*") if path.is_file())
+    files = sorted(path for path in (tmp_path / "runs").rglob("*/*") if path.is_file())
     assert [path.parent.relative_to(tmp_path / "runs").as_posix() for path in files] == [
         "measurements/e",
         "trials/e",

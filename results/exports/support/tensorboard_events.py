@@ -33,7 +33,7 @@ from tensorboardX.proto.plugin_hparams_pb2 import (
 from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
 from tensorboardX.record_writer import RecordWriter
 
-from results.storage.location import writing
+from results.storage.disk_errors import writing
 from results.storage.whole_file import TEMPORARY
 
 FILE = "events.out.tfevents.batchscale"

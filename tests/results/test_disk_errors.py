@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from results.errors import ResultsError
-from results.storage import location, retries
+from results.storage import disk_errors, location
 from results.storage.location import Location
 
 
@@ -50,7 +50,7 @@ def test_it_ends_after_half_a_minute(
     failing(monkeypatch, clock, errno.EIO, 1e9)
     with pytest.raises(ResultsError, match="cannot write"):
         Location(str(tmp_path)).write("trials/x", b"content")
-    assert clock[0] <= retries.PATIENCE_SECONDS
+    assert clock[0] <= disk_errors.PATIENCE_SECONDS
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])

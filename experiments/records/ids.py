@@ -1,0 +1,85 @@
+"""Whether recorded ids follow from what is recorded: planned again, do they come out the same?
+
+Of packaged workloads alone: another's code would have to be run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from experiments.config.compile import parse
+from experiments.config.study_plan import StudyPlan
+from experiments.errors import ExperimentError
+from experiments.search import block
+from results.counts import count
+from results.fsck import Defect
+from results.reader import Results
+from workloads.errors import WorkloadError
+
+_DO = "a row was edited, or written by another version of batchscale: move its file away, and give "
+_DO += "the sweep's command again"
+
+
+def wrong_ids(results: Results) -> tuple[list[Defect], list[str]]:
+    """Studies and trials whose ids do not follow from their rows, and what could not be checked."""
+    studies, trials = results.studies, results.trials
+    planned = studies[studies["experiment_yaml"].notna() & studies["workload_version"].notna()]
+    defects: list[Defect] = []
+    unchecked: list[str] = []
+    groups = planned.groupby(["experiment", "experiment_yaml", "workload_version"], sort=False)
+    for (name, text, version), rows in groups:
+        try:
+            plans = _plans(str(text), str(name), str(version), rows)
+        except (ExperimentError, WorkloadError) as error:
+            unchecked.append(f"{name}: ids are not checked: {error}")
+            continue
+        wrong = sorted(set(rows["study"]) - plans.keys())
+        if wrong:
+            defects.append(
+                Defect(
+                    what=f"{name}: {count(len(wrong), 'study')} ({wrong[0]} …) whose id does not "
+                    "follow from the experiment",
+                    do=_DO,
+                )
+            )
+        of_search = trials[trials["study"].isin(plans.keys()) & trials["role"].eq("search")]
+        odd = [
+            trial
+            for trial, study, index, search, seed, enlarged in of_search[
+                ["trial", "study", "index", "search_id", "search_seed", "enlargement"]
+            ].itertuples(index=False)
+            if not (enlarged == enlarged and enlarged)
+            and _other(plans[study], trial, index, search, seed)
+        ]
+        if odd:
+            defects.append(
+                Defect(
+                    what=f"{name}: {count(len(odd), 'trial')} ({min(odd)} …) whose id does not "
+                    "follow from the row of the search's table",
+                    do=_DO,
+                )
+            )
+    return defects, unchecked
+
+
+def _plans(text: str, name: str, version: str, rows: pd.DataFrame) -> Mapping[str, StudyPlan]:
+    """The studies of a recorded experiment, by id.
+
+    Raises:
+        ExperimentError: it names a file, or cannot be planned here.
+        WorkloadError: its data are not here.
+    """
+    if ".py" in text:
+        raise ExperimentError("it names a Python file, which is not run")
+    known = rows["baseline_steps"].dropna()
+    steps = int(known.iloc[0]) if len(known) else None
+    return {plan.study.id: plan for plan in parse(text, name).plans(version, lambda _: steps)}
+
+
+def _other(plan: StudyPlan, trial: str, index: float, search: str, seed: float) -> bool:
+    """Whether a row of this plan's search is another trial."""
+    if plan.study.search_id != search or plan.seed != seed or block(plan.study.search) is not None:
+        return False
+    return not 0 <= index < plan.max_rows or plan.trial(int(index)).id != trial
