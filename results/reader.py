@@ -119,3 +119,9 @@ class Results(Tables):
         """
         trials = retarget.at_goals(self)
         return self if trials is self.trial_rows else self.with_trials(trials)
+
+    def at_targets(self) -> list[Self]:
+        """``at_goals``, and the trials that experiments of several targets have at the others: see
+        ``retarget.at_other_targets``."""
+        goals = self.at_goals()
+        return [goals, *(self.with_trials(rows) for rows in retarget.at_other_targets(goals))]

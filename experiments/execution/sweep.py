@@ -9,7 +9,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -35,6 +34,7 @@ from experiments.records.space_edges import Judge, notes, sides
 from experiments.scheduling import rounds
 from experiments.scheduling.dispatch import LARGEST_PACK, Dispatcher
 from experiments.scheduling.events import Note, Observer, Stage, TimeLeft, ignore
+from experiments.scheduling.events import Summary as Summary
 from experiments.scheduling.packs import largest
 from experiments.scheduling.study_state import Side, StudyState
 from results.counts import agreeing, count
@@ -45,32 +45,6 @@ from results.storage.location import Location
 from results.store import Store
 
 _END = {"low": "lower", "high": "upper"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Summary:
-    """What a sweep did."""
-
-    experiment: str
-    location: Location
-    """The address that opens the results again."""
-    studies: int
-    trials: int
-    """Trials of the experiment that are recorded by now, without failed ones."""
-    trained: int
-    """Trials that this run recorded."""
-    failed: int
-    """Trials whose own code raised, of this run."""
-    reached: int
-    """Studies in which a trial has reached the target."""
-    seconds: float
-    complete: bool
-    """Whether all studies are complete."""
-
-    @property
-    def path(self) -> str:
-        """The results folder or URI, for display: keys in it are masked."""
-        return self.location.root
 
 
 def sweep(
@@ -139,10 +113,10 @@ def sweep(
                     run.train(pools, stop)
         if stop or run.incomplete():
             break
-    if complete := not (run.incomplete() or run.resolve()):
+    if not (run.incomplete() or run.resolve()):
         run.tidy()
-    summary = run.summary(complete)
-    if stop.reason == "signal" and not complete:
+    summary = run.summary()
+    if stop.reason == "signal" and not summary.complete:
         raise Interrupted("interrupted: give the same command again to continue", summary)
     return summary
 
@@ -372,6 +346,7 @@ class _Sweep:
     def tidy(self) -> None:
         """The end of a complete sweep: files are merged, without superseded rows, and optima
         checked against their search spaces."""
+        self._retarget()  # of trials that were drawn since
         amend.adopt(self.store, self.states)
         snapshots.forget(self.store, [state.study for state in self.states])
         # Also if this run trained nothing: an earlier run may have been killed before this.
@@ -383,8 +358,11 @@ class _Sweep:
         for note in (*baselines.lines(baselines.UNREACHED, self.waiting), *at_edges):
             self.note(note)
 
-    def summary(self, complete: bool) -> Summary:
+    def summary(self) -> Summary:
         """The summary of the sweep."""
+        left = sum(state.left() for state in self.states)
+        if left:  # else the baselines of those that wait have not reached the target
+            left += sum(plan.study.trials for plan in self.waiting)
         records = [record for state in self.states for _, record in state.recorded()]
         return Summary(
             experiment=self.experiment.name,
@@ -395,5 +373,5 @@ class _Sweep:
             failed=self.failed,
             reached=sum(1 for state in self.states if state.hits()),
             seconds=time.monotonic() - self.began,
-            complete=complete,
+            left=left,
         )
