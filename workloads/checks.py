@@ -130,6 +130,11 @@ def _split(value: Any, split: str, name: str) -> Batch | TokenStream | Dataset[A
         )
     if len(value) == 0:
         raise WorkloadError(f"{place} is empty")
+    if hasattr(value, "iloc"):  # value[0] of pandas is a column
+        raise WorkloadError(
+            f"{place} is a pandas {type(value).__name__}",
+            hint="give tensors: (torch.as_tensor(frame[names].to_numpy()), labels)",
+        )
     dataset: Dataset[Any] = value
     return dataset
 
@@ -204,6 +209,22 @@ def _tensors(value: tuple[Any, ...], place: str) -> Batch:
     if lengths[0] == 0:
         raise WorkloadError(f"{place} is empty")
     return value
+
+
+def check_model(model: Any, workload: Workload) -> torch.nn.Module:
+    """What ``workload.model()`` returned.
+
+    Raises:
+        WorkloadError: it is no module.
+    """
+    if isinstance(model, torch.nn.Module):
+        return model
+    is_class = isinstance(model, type)
+    raise WorkloadError(
+        f"model() of {workload.name} returned "
+        + (f"the class {model.__name__}" if is_class else f"a {type(model).__name__}"),
+        hint=f"return {model.__name__}(…)" if is_class else "return a torch.nn.Module",
+    )
 
 
 def check_forward(workload: Workload, model: torch.nn.Module, batch: Batch) -> tuple[Any, Any]:
