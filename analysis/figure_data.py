@@ -106,7 +106,12 @@ class FigureData:
     @cached_property
     def opened(self) -> tuple[Results, ...]:
         """The sources' trials, at the target and under the condition of the query."""
-        return tuple(_select(source, self.query) for source in self.sources)
+        return tuple(parts[0] for parts in self._parts)
+
+    @cached_property
+    def _parts(self) -> list[list[Results]]:
+        """Of each source its trials, and those that belong to curves of other targets too."""
+        return [_select(source, self.query) for source in self.sources]
 
     @cached_property
     def studies(self) -> pd.DataFrame:
@@ -121,13 +126,23 @@ class FigureData:
         Raises:
             ResultsError: no trial is left, or one that does not have the unit.
         """
-        trials = _concatenate(source.trials for source in self.opened)
+        return self._in_order(self.opened)
+
+    @cached_property
+    def _of_curves(self) -> pd.DataFrame:
+        """``recorded``, with a row of a trial for each target of which it is on the curve."""
+        if all(len(parts) == 1 for parts in self._parts):
+            return self.recorded
+        return self._in_order([each for parts in self._parts for each in parts])
+
+    def _in_order(self, sources: Sequence[Results]) -> pd.DataFrame:
+        """Their trials as the experiments list the studies, in the unit of the query."""
+        trials = _concatenate(source.trials for source in sources)
         if trials.empty and self.query.where is not None:
             raise ResultsError(
                 f"no trial of {self.sources[0].root} has {self.query.where}",
                 hint=_recorded_elsewhere(self.sources, self.query.where),
             )
-        # As their experiments list the studies, not as the trials happened to end.
         places: dict[Any, int] = {study: i for i, study in enumerate(self.studies["study"])}
         order = trials["study"].map(places).fillna(len(places))
         if not order.is_monotonic_increasing:
@@ -202,7 +217,7 @@ class FigureData:
                 hint='read them as such: --read final --target "METRIC < VALUE"',
             )
         return curves(
-            within(self.recorded, query.under),
+            within(self._of_curves, query.under),
             studies=self.studies,
             measurements=evaluations,
             by=query.by,
@@ -304,6 +319,7 @@ class FigureData:
 
     def _sharing(self, other: FigureData) -> FigureData:
         """This data with the tables of another query of the same trials, not read again."""
+        self._parts, self._of_curves = other._parts, other._of_curves
         self.opened, self.studies, self.recorded = other.opened, other.studies, other.recorded
         return self
 
@@ -337,16 +353,16 @@ def _goal(trials: pd.DataFrame, evaluations: Evaluations) -> Target:
     return Target(metric=measured[0], value=0.0, lower_is_better=lower_is_better(measured[0]))
 
 
-def _select(source: Results, query: Query) -> Results:
+def _select(source: Results, query: Query) -> list[Results]:
     where, target = query.where, query.target
     if query.read is not None:
-        return source if where is None else source.where(where)
+        return [source if where is None else source.where(where)]
     first = where is not None and not any(name in where.lower() for name in _CHANGED_BY_A_TARGET)
     if first and where is not None:
         # The same rows either way, and trials that are left out need not have the metric.
         source = source.where(where)
-    source = source.at_goals() if target is None else source.with_target(target)
-    return source if first or where is None else source.where(where)
+    parts = source.at_targets() if target is None else [source.with_target(target)]
+    return parts if first or where is None else [part.where(where) for part in parts]
 
 
 def _recorded_elsewhere(sources: Sequence[Results], where: str) -> str | None:

@@ -131,7 +131,6 @@ def _unfitted(curve: analysis.Curve, query: Query) -> dict[str, Any]:
     from analysis.fit.interval import QUANTITIES, SLOPES
     from analysis.fit.regimes import defined, penalized, too_few
 
-    hits = len({*curve.batch_sizes} - {*curve.censored})
     unknown = {"value": None, "low": None, "high": None}
     return {
         **curve.group,
@@ -152,7 +151,7 @@ def _unfitted(curve: analysis.Curve, query: Query) -> dict[str, Any]:
         "best": None,
         **penalized(None, None),
         "rise": None,
-        "notes": [too_few(hits), *curve.notes],
+        "notes": [too_few(curve), *curve.notes],
     }
 
 

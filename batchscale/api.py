@@ -176,7 +176,8 @@ def new(file: str | Path) -> tuple[Path, Path]:
 
 
 def query(sql: str, source: str | Path | None = None) -> pd.DataFrame:
-    """The answer to one SELECT over studies, trials, measurements and sources.
+    """The answer to one SELECT over studies, trials, measurements and sources, and over ``best``:
+    one row a batch size of each curve, as ``regimes`` takes it.
 
     Raises:
         ResultsError: an error in it, in one line, or anything that is not a SELECT.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
     from matplotlib.axes import Axes
 
     from experiments.execution.sweep import Summary
@@ -27,6 +29,12 @@ class QueryOptions(TypedDict, total=False):
     search: str
     unit: str | None
     read: str | None
+
+
+def _best_table(results: Results) -> pa.Table:
+    from analysis.best import best_table
+
+    return best_table(results)
 
 
 class Run:
@@ -64,9 +72,17 @@ class Run:
         """One row a source of data that was not measured here."""
         return self.results.sources
 
+    @cached_property
+    def best(self) -> pd.DataFrame:
+        """One row a batch size of each curve: its best counted trial, the steps to target and N, as
+        ``regimes`` takes them. A minimum over ``trials`` mixes searches of unlike spaces."""
+        from analysis.best import best
+
+        return best(self.results)
+
     def query(self, sql: str) -> pd.DataFrame:
-        """The answer to one SELECT over studies, trials, measurements and sources."""
-        return self.results.query(sql)
+        """The answer to one SELECT over studies, trials, measurements, sources, and ``best``."""
+        return self.results.query(sql, {"best": _best_table})
 
     def where(self, condition: str) -> Run:
         """The trials for which an SQL condition holds: ``run.where("width = 64")``."""

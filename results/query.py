@@ -1,4 +1,5 @@
-"""SQL over a results dataset: one SELECT, by DuckDB, which sees the four tables and nothing else.
+"""SQL over a results dataset: one SELECT, by DuckDB, which sees the four tables, the views that a
+caller adds to them, and nothing else.
 
 The session is in memory, with external access off and its configuration locked: SQL cannot write,
 attach, load, install, copy or read a file, nor see a Python variable. Its time and its memory are
@@ -8,8 +9,10 @@ limited (``query_limits``).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import NoReturn
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Any, NoReturn
 
 import duckdb
 import pandas as pd
@@ -40,14 +43,28 @@ _MEANT = re.compile(r'Did you mean "(.+?)"')
 _READ_ONLY = "one SELECT over studies, trials, measurements and sources; -o FILE writes its answer"
 
 
-def query(results: Tables, sql: str) -> pd.DataFrame:
-    """The answer to one SELECT over the views studies, trials, measurements and sources.
+Views = Mapping[str, Callable[[Any], pa.Table]]
+"""Further tables by their names, which are computed where a statement reads them."""
+
+
+class _MissingTableError(Exception):
+    """A statement reads a table of this name."""
+
+
+def query(results: Tables, sql: str, views: Views | None = None) -> pd.DataFrame:
+    """The answer to one SELECT over studies, trials, measurements, sources, and the ``views``.
 
     Raises:
         ResultsError: an error in it, or anything that is not one SELECT.
     """
-    answer = retrying(lambda: _run(results, sql, SCHEMAS))
-    return rows.frame(answer.rename_columns(_distinct(answer.column_names)))
+    views, made = views or {}, dict[str, pa.Table]()
+    while True:
+        try:
+            answer = retrying(lambda: _run(results, sql, SCHEMAS, made, views))
+            return rows.frame(answer.rename_columns(_distinct(answer.column_names)))
+        except _MissingTableError as missing:
+            name = str(missing)
+            made[name] = retrying(partial(views[name], results))
 
 
 def select(results: Tables, condition: str) -> pa.Table:
@@ -73,13 +90,23 @@ def _distinct(names: Sequence[str]) -> list[str]:
     return list(distinct)
 
 
-def _run(results: Tables, sql: str, names: Iterable[str]) -> pa.Table:
+def _run(
+    results: Tables,
+    sql: str,
+    names: Iterable[str],
+    made: Mapping[str, pa.Table] = MappingProxyType({}),
+    views: Iterable[str] = (),
+) -> pa.Table:
     if not is_utf8(sql):
         raise ResultsError("SQL: it is not UTF-8 text")
     limits = Limits.read()
     config = {**_CONFIG, "memory_limit": f"{limits.bytes}B"}
     session = duckdb.connect(":memory:", config=config)
-    return limited(session, limits, lambda: _answer(session, results, sql, names, limits))
+    return limited(
+        session,
+        limits,
+        lambda: _answer(session, results, sql, names, made, {*views} - {*made}, limits),
+    )
 
 
 def _answer(
@@ -87,11 +114,20 @@ def _answer(
     results: Tables,
     sql: str,
     names: Iterable[str],
+    made: Mapping[str, pa.Table],
+    views: Collection[str],
     limits: Limits,
 ) -> pa.Table:
-    """Run the statement, and close the session."""
+    """Run the statement, and close the session.
+
+    Raises:
+        _MissingTableError: it reads one of ``views``.
+    """
     columns: set[str] = set()
     with session:
+        for name, table in made.items():
+            session.register(name, ds.dataset(table))
+            columns |= set(table.column_names)
         for name in names:
             if name == "measurements":
                 files, runs = results.measured()
@@ -116,7 +152,10 @@ def _answer(
         except (duckdb.InterruptException, duckdb.OutOfMemoryException):
             raise
         except duckdb.Error as error:
-            _explain(error, results.root, columns)
+            missing = _TABLE.search(str(error))
+            if missing is not None and missing[1].lower() in views:
+                raise _MissingTableError(missing[1].lower()) from None
+            _explain(error, results.root, columns, [*SCHEMAS, *views, *made])
 
 
 def _kind(statement: duckdb.Statement) -> str:
@@ -138,7 +177,9 @@ def _rows(answer: duckdb.DuckDBPyRelation, limits: Limits) -> pa.Table:
     return pa.Table.from_batches(batches, reader.schema)
 
 
-def _explain(error: duckdb.Error, root: str, columns: Iterable[str]) -> NoReturn:
+def _explain(
+    error: duckdb.Error, root: str, columns: Iterable[str], tables: Sequence[str]
+) -> NoReturn:
     text = str(error)
     if "No such file" in text or "Failed to open local file" in text:
         raise FileNotFoundError(text) from error
@@ -150,7 +191,7 @@ def _explain(error: duckdb.Error, root: str, columns: Iterable[str]) -> NoReturn
     if match := _COLUMN.search(text):
         hint = nearest(match[1] or match[2], columns)
     elif match := _TABLE.search(text):
-        hint = nearest(match[1], SCHEMAS, f"did you mean one of {', '.join(SCHEMAS)}?")
+        hint = nearest(match[1], tables, f"did you mean one of {', '.join(tables)}?")
     elif isinstance(error, duckdb.PermissionException):
         line = "SQL reads the results alone, no file or address"
         raise ResultsError(line, hint=_READ_ONLY) from error

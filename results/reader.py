@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import pandas as pd
 
@@ -18,6 +18,9 @@ from results.storage.tables import Tables
 from results.targets import retarget
 from results.targets.target import Target
 from results.user_tables.curves import read
+
+if TYPE_CHECKING:
+    from results.query import Views
 
 
 def open(source: str | Path | Location) -> Results:
@@ -76,17 +79,18 @@ class Results(Tables):
         """One row a source of data that was not measured here: ``schema.SCHEMAS["sources"]``."""
         return rows.frame(self.table("sources"))
 
-    def query(self, sql: str) -> pd.DataFrame:
+    def query(self, sql: str, views: Views | None = None) -> pd.DataFrame:
         """The answer to one SELECT (DuckDB) over studies, trials, measurements and sources.
 
-        Workload fields are columns of studies and trials. SQL reads these four and nothing else.
+        Workload fields are columns of studies and trials. SQL reads these four, and ``views``,
+        and nothing else.
 
         Raises:
             ResultsError: an error in it, in one line, or anything that is not a SELECT.
         """
         from results.query import query
 
-        return query(self, sql)
+        return query(self, sql, views)
 
     def where(self, condition: str) -> Self:
         """The trials for which an SQL condition over their columns is true (``width = 64``).
@@ -119,3 +123,9 @@ class Results(Tables):
         """
         trials = retarget.at_goals(self)
         return self if trials is self.trial_rows else self.with_trials(trials)
+
+    def at_targets(self) -> list[Self]:
+        """``at_goals``, and the trials that experiments of several targets have at the others: see
+        ``retarget.at_other_targets``."""
+        goals = self.at_goals()
+        return [goals, *(self.with_trials(rows) for rows in retarget.at_other_targets(goals))]

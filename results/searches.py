@@ -19,23 +19,32 @@ from numpy.typing import NDArray
 
 from results.storage.rows import by_age
 
+PART = "# a part of the grid: the other studies of the experiment are as they were"
+"""The first line of the ``experiment_yaml`` of a sweep whose grid ``--set`` has changed."""
+
 
 def current(studies: pd.DataFrame) -> NDArray[np.bool_]:
     """Whether each of ``studies`` belongs to the last version of its experiment, (n,).
 
     Every sweep writes rows for all studies of its experiment file, unless there are rows with that
     text already: a study planned from another text than that of the experiment's newest row is no
-    longer in the file. A study that was not planned here is current.
+    longer in the file. Sweeps of a ``PART`` say nothing of other studies, and theirs are current
+    until the file is swept in a later form. A study that was not planned here is current.
 
     Args:
         studies: the latest row of each study, with the columns experiment, experiment_yaml,
             revision, time.
     """
     text = studies["experiment_yaml"]
+    part = text.astype(object).map(lambda each: str(each).startswith(PART)).astype(bool)
     ordered = by_age(studies[text.notna()])
-    newest = ordered.groupby("experiment")["experiment_yaml"].last()
-    same = text.eq(studies["experiment"].map(newest))
-    return (text.isna() | same).to_numpy(dtype=bool)
+    age = pd.Series(range(len(ordered)), index=ordered.index, dtype=float).reindex(studies.index)
+    whole = ordered.assign(age=age)[~part]
+    newest = whole.groupby("experiment")[["experiment_yaml", "age"]].last()
+    newest = newest.reindex(studies["experiment"]).set_index(studies.index)
+    same = text.eq(newest["experiment_yaml"])
+    later = part & ~(age < newest["age"])
+    return (text.isna() | same | later).to_numpy(dtype=bool)
 
 
 def belongs(trials: pd.DataFrame, search: Any, seed: Any = None) -> NDArray[np.bool_]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from workloads.base import Batch, Classification, Workload
 from workloads.errors import WorkloadError, nearest
@@ -107,14 +107,12 @@ def length_of(data: Any) -> int | None:
 
 def _split(value: Any, split: str, workload: Workload) -> Batch | TokenStream | Dataset[Any]:
     place = f"split {split!r} of {workload.name}"
-    if hasattr(workload, "collate_fn") or hasattr(value, "collate_fn"):
-        what = "is a DataLoader" if isinstance(value, DataLoader) else "has a collate_fn"
+    if hasattr(value, "iloc"):  # value[0] of pandas is a column
         raise WorkloadError(
-            f"{place} {what}: batches are drawn and put together here",
-            hint="give the dataset, with examples of equal shapes: pad them in its __getitem__",
+            f"{place} is a pandas {type(value).__name__}",
+            hint="give tensors: (torch.as_tensor(frame[names].to_numpy()), labels)",
         )
-    if workload.batch_names:
-        value = by_names(value, workload.batch_names, place)
+    value = by_names(value, workload, place)
     if isinstance(value, GeneratedSplit | IterableDataset):
         return _endless_or_iterable(value, split, place)
     if isinstance(value, TensorDataset):
@@ -213,6 +211,22 @@ def _tensors(value: tuple[Any, ...], place: str) -> Batch:
     if lengths[0] == 0:
         raise WorkloadError(f"{place} is empty")
     return value
+
+
+def check_model(model: Any, workload: Workload) -> torch.nn.Module:
+    """What ``workload.model()`` returned.
+
+    Raises:
+        WorkloadError: it is no module.
+    """
+    if isinstance(model, torch.nn.Module):
+        return model
+    is_class = isinstance(model, type)
+    raise WorkloadError(
+        f"model() of {workload.name} returned "
+        + (f"the class {model.__name__}" if is_class else f"a {type(model).__name__}"),
+        hint=f"return {model.__name__}(…)" if is_class else "return a torch.nn.Module",
+    )
 
 
 def check_forward(workload: Workload, model: torch.nn.Module, batch: Batch) -> tuple[Any, Any]:

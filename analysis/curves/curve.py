@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -274,7 +274,8 @@ def _curve(
             texts = study_rows["notes"].dropna().unique()
             notes += dict.fromkeys(note for text in texts for note in json.loads(text))
         ran = {point.batch_size for point in by_size} | {*runs.rows["batch_size"][failed]}
-        waiting = _planned(group, studies) - ran
+        goal = target(runs.rows, rows)
+        waiting = _planned(group, studies, goal, {*runs.rows["study"]}) - ran
         if waiting:
             notes.append(f"not run yet: {sizes(sorted(waiting))}")
     example_unit = unit(runs.rows["example_unit"][rows])
@@ -311,14 +312,27 @@ def _with_edges(point: Point, runs: Runs, rows: Rows, spaces: Mapping[str, str])
     return replace(point, edges=sides)
 
 
-def _planned(group: Mapping[str, Any], studies: pd.DataFrame) -> set[int]:
-    """Batch sizes of studies of this curve."""
+def _planned(
+    group: Mapping[str, Any], studies: pd.DataFrame, goal: Target | None, trained: Collection[str]
+) -> set[int]:
+    """Batch sizes of studies of this curve; not those that are ``trained``, but not to its target
+    as they are to be."""
     of_curve = pd.Series(current(studies) if "experiment_yaml" in studies else True, studies.index)
+    if "targets" in studies:
+        last = [_last_target(text) for text in studies["targets"]]
+        due = [each is None or each == goal for each in last]
+        of_curve &= ~studies["study"].isin(trained) | pd.Series(due, studies.index, dtype=bool)
     for name, value in group.items():
         if name in studies:
             cells = studies[name]
             of_curve &= cells.isna() if value is None else cells.astype(object) == value
     return set(map(int, studies.loc[of_curve, "batch_size"]))
+
+
+def _last_target(text: Any) -> Target | None:
+    """The hardest of a study's; None where its row names none."""
+    named = json.loads(text) if isinstance(text, str) else []
+    return Target.parse(named[-1]) if named else None
 
 
 def _transferred(runs: Runs, rows: Rows) -> list[str]:

@@ -97,10 +97,8 @@ def every_second(trials: pd.DataFrame, measured: Evaluations) -> pd.DataFrame | 
         ran[cut] = np.where(
             following < len(kept), kept[np.minimum(following, len(kept) - 1)], ran[cut]
         )
-    metrics = trials["target_metric"]
-    for metric in filter(measured.has, metrics.dropna().unique()):
-        of_metric = metrics.eq(metric).to_numpy(dtype=bool)
-        if trials["trial"][of_metric].duplicated().any():
+    for metric, of_metric in _by_metric(trials):
+        if not measured.has(metric) or trials["trial"][of_metric].duplicated().any():
             continue
         rows = np.flatnonzero(of_metric & hit)
         arguments = trials.iloc[rows], metric, study[rows], steps[rows], grids, measured
@@ -109,6 +107,19 @@ def every_second(trials: pd.DataFrame, measured: Evaluations) -> pd.DataFrame | 
         steps[rows] = np.where(late, hits, steps[rows])
         misses[rows] = np.where(late, before, misses[rows])
     return trials.assign(steps_to_target=steps, last_miss=misses, steps_run=ran)
+
+
+def _by_metric(trials: pd.DataFrame) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Each metric with the rows of it, (n,): all of them, or where a trial is on the curves of
+    several targets those of one target at a time."""
+    metrics, goals = trials["target_metric"], trials["target_value"]
+    for metric in metrics.dropna().unique():
+        of_metric = metrics.eq(metric).to_numpy(dtype=bool)
+        if not trials["trial"][of_metric].duplicated().any():
+            yield metric, of_metric
+            continue
+        for goal in goals[of_metric].unique():
+            yield metric, of_metric & goals.eq(goal).to_numpy(dtype=bool)
 
 
 def _by_study(study: Places, mask: NDArray[np.bool_]) -> dict[int, Places]:

@@ -193,19 +193,25 @@ def regimes_of(
     return [_regimes(curve, tolerance, level, definition) for curve in curves]
 
 
-def too_few(batch_sizes: int) -> str:
-    """Why a curve of fewer than three batch sizes that reached the target has no regimes."""
-    sizes = ("no batch size", "one batch size", "two batch sizes")[batch_sizes]
-    return f"{sizes} reached the target, and the regimes need three"
+def too_few(curve: Curve) -> str:
+    """Why a curve of fewer than three batch sizes that reached the target has no regimes. Steps of
+    a file, which names no target, are there or not."""
+    number = min(len(fitted_points(curve).x), 2)
+    sizes = ("no batch size", "one batch size", "two batch sizes")[number]
+    have = "have steps" if number == 2 else "has steps"
+    if curve.target is not None:
+        have = "reached the target"
+    return f"{sizes} {have}, and the regimes need three"
 
 
 def _points(curve: Curve) -> Points | TooFewBatchSizesError:
     points = fitted_points(curve)
     if len(points.x) < 3:
         where = f"{curve.label}: " if curve.label else ""
+        easier = ", raise the budget, or take an easier --target"
         return TooFewBatchSizesError(
-            f"{where}{too_few(len(points.x))}",
-            hint="add batch sizes, raise the budget, or take an easier --target",
+            f"{where}{too_few(curve)}",
+            hint=f"add batch sizes{easier if curve.target is not None else ''}",
         )
     return points
 

@@ -102,8 +102,7 @@ def warnings(view: View, comparisons: Sequence[Comparison | None]) -> list[dict[
     everyone = [curve.label for curve in view.curves]
     about: dict[str, list[str]] = dict.fromkeys(_unequal(view), everyone)
     for (curve, fit), comparison in zip(view.pairs, comparisons, strict=True):
-        hits = len({*curve.batch_sizes} - {*curve.censored})
-        notes = fit.notes if fit else (too_few(min(hits, 2)), *curve.notes)
+        notes = fit.notes if fit else (too_few(curve), *curve.notes)
         if fit is not None and fit.best_batch_size is not None:
             notes = notes[1:]  # the penalty, which is among the findings
         more = comparison.notes if comparison is not None else ()

@@ -14,7 +14,7 @@ from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData
 from analysis.fit.comparisons import Comparison, Pair, against, nearest, ratio_text
 from analysis.fit.interval import Interval
-from analysis.fit.regimes import Regimes
+from analysis.fit.regimes import Regimes, too_few
 from analysis.techniques.active import Active, active
 from analysis.techniques.baselines import difference, optional, plain, plain_name
 from analysis.techniques.corrections import Controls, Correction, corrected, named
@@ -287,7 +287,7 @@ def _notes(
             where = " and ".join(side for side, end in sides if end is None)
             notes.append(f"the ratio of {quantity} is open {where}")
     for place, prefix in zip(places, ("", f"the baseline, {baseline}: "), strict=True):
-        fit = data.fits[place]
-        of_curve = fit.notes if isinstance(fit, Regimes) else (str(fit), *data.curves[place].notes)
+        curve, fit = data.curves[place], data.fits[place]
+        of_curve = fit.notes if isinstance(fit, Regimes) else (too_few(curve), *curve.notes)
         notes += [prefix + note for note in of_curve]
     return notes

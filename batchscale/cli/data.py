@@ -16,7 +16,9 @@ def query(
     sql: Annotated[
         str,
         typer.Argument(
-            metavar="SELECT", help="Of the tables studies, trials, measurements, sources."
+            metavar="SELECT",
+            help="Of the tables studies, trials, measurements, sources; and of best, which has the "
+            "best counted trial of each batch size, as regimes takes it.",
         ),
     ],
     source: Source = None,
@@ -24,7 +26,7 @@ def query(
     format: Fmt = "table",
     json: Json = False,
 ) -> None:
-    """Query the results in SQL (DuckDB). It reads these four tables, and writes nothing."""
+    """Query the results in SQL (DuckDB). It reads these tables alone, and writes nothing."""
     from batchscale import api
 
     frame = api.query(sql, source)

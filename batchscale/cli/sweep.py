@@ -203,6 +203,7 @@ def _summary(run: Run) -> int:
     its time was over before it was complete."""
     from batchscale.output.display import clock
     from batchscale.output.errors import FAILED_TRIALS, NOT_COMPLETE
+    from experiments.records.status import how_far
 
     done = run.summary
     assert done is not None
@@ -217,7 +218,7 @@ def _summary(run: Run) -> int:
         failed = f"{count(done.failed, 'trial')} failed; the same command tries {them} once more"
         print(failed, file=sys.stderr)
     if not done.complete:
-        print("not complete: give the same command again to continue")
+        print(f"{how_far(done.left, done.failed)}: give the same command again to continue")
     if done.failed:
         return FAILED_TRIALS
     return 0 if done.complete else NOT_COMPLETE
@@ -253,12 +254,13 @@ def _status(state: Status, format: Format) -> str:
 
 def _time_left(state: Status) -> str:
     from batchscale.output.display import clock
+    from experiments.records.status import how_far
 
+    text = how_far(state.left, state.failed)
     if not state.left:
-        return "complete"
-    left = f"{count(state.left, 'trial')} left"
+        return text
     if state.seconds is not None:
-        return f"{left}, about {clock(state.seconds)} with the packs that run now"
+        return f"{text}, about {clock(state.seconds)} with the packs that run now"
     if state.work_seconds is not None:
-        return f"{left}, about {clock(state.work_seconds)} for one worker; nothing runs now"
-    return f"{left}; nothing runs now"
+        return f"{text}, about {clock(state.work_seconds)} for one worker; nothing runs now"
+    return f"{text}; nothing runs now"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from experiments.records.status import how_far
 from results.counts import count
 from results.targets.target import Target
 
@@ -64,20 +65,13 @@ def progress(
 
 
 def _sentence(state: Status, packs: int) -> str:
-    wanted, infeasible, failed = (
-        int(state.studies[name].sum()) for name in ("wanted", "infeasible", "failed")
-    )
-    runs = f"{count(packs, 'pack', 'train')} now" if packs else "nothing runs now"
-    trials = count(wanted, "trial")
-    sentences = [
-        f"{wanted - state.left:,} of {trials}, {runs}."
-        if state.left or packs
-        else f"The search has all of its {trials}.",
-        f"{infeasible:,} infeasible so far." if infeasible else "",
-        f"{failed:,} failed: the same sweep tries them once more." if failed else "",
-        *(f"{failure}." for failure in state.failures),
-    ]
-    return " ".join(filter(None, sentences))
+    wanted, infeasible = (int(state.studies[name].sum()) for name in ("wanted", "infeasible"))
+    text = f"{wanted - state.left:,} of {count(wanted, 'trial')}: "
+    text += how_far(state.left, state.failed)
+    if state.left or packs:
+        text += f"; {count(packs, 'pack', 'train')} now" if packs else "; nothing runs now"
+    further = [f"{infeasible:,} infeasible so far"] if infeasible else []
+    return " ".join(f"{each}." for each in (text, *further, *state.failures))
 
 
 def _metrics(studies: pd.DataFrame) -> dict[str, str]:

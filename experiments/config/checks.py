@@ -30,6 +30,7 @@ from results.counts import count
 from results.targets.target import Target
 from workloads import Workload, WorkloadError
 from workloads.checks import (
+    check_model,
     check_target,
     target_metric,
 )
@@ -180,7 +181,7 @@ def _check_optimizer(combination: Combination) -> None:
     values = optimizer.arguments_in(combination.values(0.5))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = combination.workload.model()
+        model = check_model(combination.workload.model(), combination.workload)
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     whole = OptimizerRun(optimizer, values, named, combination.workload)
     for _ in range(2):

@@ -104,6 +104,7 @@ def override(data: dict[str, Any], settings: Sequence[str], places: Places) -> N
                 raise ExperimentError(message, hint=f"--set {above}=…")
             mapping = inner
         places.drop(path)
+        places.settings.add(path[0])
         if value is None:
             mapping.pop(path[-1], None)
             continue

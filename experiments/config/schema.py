@@ -152,6 +152,12 @@ class ExperimentFile(BaseModel):
         return self._base
 
     @property
+    def part(self) -> bool:
+        """Whether ``--set`` has changed the file's grid: then other studies of the experiment are
+        not dropped from it."""
+        return "grid" in self.places.settings
+
+    @property
     def places(self) -> Places:
         """Where each key was given."""
         return self._places

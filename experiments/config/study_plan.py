@@ -19,7 +19,7 @@ from experiments.factors.rule import Rule
 from experiments.identity import TrialIds
 from experiments.plan import Role, Study, Trial, Value
 from experiments.schedules import Schedule
-from experiments.search import METHODS, History, Table, table
+from experiments.search import DRAWN_AT_MOST, METHODS, History, Table, max_rows, table
 from experiments.search.domains import domain_of
 from experiments.search.space import Dimension, Side
 from experiments.seeds import derive
@@ -27,9 +27,6 @@ from workloads import WorkloadError
 
 Box = Mapping[str, Dimension]
 
-_DRAWN_AT_MOST = 4
-"""Times the trials wanted: how many rows of a table may be drawn to find so many feasible, and how
-many trials an enlargement may add."""
 _REPEATS_FROM = 1_000_000_000
 """The first index of repeats, far beyond the indices of any table."""
 _BLOCK = 1_000_000
@@ -71,8 +68,8 @@ class StudyPlan:
     @property
     def max_rows(self) -> int:
         """Rows that may be drawn to find the trials wanted."""
-        size = self._table.size
-        return _DRAWN_AT_MOST * self.study.trials if size is None else min(size, self.study.trials)
+        most, size = max_rows(self.study.search, self.study.trials), self._table.size
+        return most if size is None else min(size, most)
 
     @property
     def search_space(self) -> dict[str, Any]:
@@ -270,7 +267,7 @@ def enlarge(
         return None
     added = _volume(box, plan.space) - _volume(space, plan.space)
     wanted = plan.study.trials
-    count = min(math.ceil(wanted * added - 1e-9), _DRAWN_AT_MOST * wanted)
+    count = min(math.ceil(wanted * added - 1e-9), DRAWN_AT_MOST * wanted)
     return Enlarged(
         plan=plan,
         number=number,

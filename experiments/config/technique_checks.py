@@ -31,6 +31,7 @@ from workloads.checks import (
     check_forward,
     check_labels,
     check_metrics,
+    check_model,
     check_outputs,
     check_splits,
     length_of,
@@ -108,7 +109,8 @@ def check_metric(
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         # Seed the model: if it fails for some weights only, the check must not depend on chance.
         torch.manual_seed(0)
-        output, metrics = check_forward(workload, workload.model().eval(), batch)
+        model = check_model(workload.model(), workload)
+        output, metrics = check_forward(workload, model.eval(), batch)
     for examples in data.values():
         check_labels(output, examples, workload)
     check_metrics(metrics, 1, workload)

@@ -54,6 +54,8 @@ class Places:
     """Where each key was given: ``my.yaml:7``, or the ``--set`` that gave it."""
 
     source: str = ""
+    settings: set[str] = field(default_factory=set)
+    """Keys of the file that ``--set`` has changed, in part or whole."""
     _places: dict[Path, str] = field(default_factory=dict)
 
     def put(self, path: Path, place: str) -> None:

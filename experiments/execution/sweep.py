@@ -9,7 +9,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from experiments.records.space_edges import Judge, notes, sides
 from experiments.scheduling import rounds
 from experiments.scheduling.dispatch import LARGEST_PACK, Dispatcher
 from experiments.scheduling.events import Note, Observer, Stage, TimeLeft, ignore
+from experiments.scheduling.events import Summary as Summary
 from experiments.scheduling.packs import largest
 from experiments.scheduling.study_state import Side, StudyState
 from results.counts import agreeing, count
@@ -44,32 +44,6 @@ from results.storage.location import Location
 from results.store import Store
 
 _END = {"low": "lower", "high": "upper"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Summary:
-    """What a sweep did."""
-
-    experiment: str
-    location: Location
-    """The address that opens the results again."""
-    studies: int
-    trials: int
-    """Trials of the experiment that the dataset holds by now, without failed ones."""
-    trained: int
-    """Trials that this run recorded."""
-    failed: int
-    """Trials whose own code raised, of this run."""
-    reached: int
-    """Studies in which a trial has reached the target."""
-    seconds: float
-    complete: bool
-    """Whether all studies are complete."""
-
-    @property
-    def path(self) -> str:
-        """The results folder or URI, for display: keys in it are masked."""
-        return self.location.root
 
 
 def sweep(
@@ -139,10 +113,10 @@ def sweep(
                     run.train(pools, stop)
         if stop or run.incomplete():
             break
-    if complete := not (run.incomplete() or run.resolve()):
+    if not (run.incomplete() or run.resolve()):
         run.tidy()
-    summary = run.summary(complete)
-    if stop.reason == "signal" and not complete:
+    summary = run.summary()
+    if stop.reason == "signal" and not summary.complete:
         raise Interrupted("interrupted: give the same command again to continue", summary)
     return summary
 
@@ -370,6 +344,7 @@ class _Sweep:
     def tidy(self) -> None:
         """The end of a complete sweep: files are merged, without superseded rows, and optima
         checked against their search spaces."""
+        self._retarget()  # of trials that were drawn since
         amend.adopt(self.store, self.states)
         snapshots.forget(self.store, [state.study for state in self.states])
         # Also if this run trained nothing: an earlier run may have been killed before this.
@@ -381,8 +356,11 @@ class _Sweep:
         for note in (*baselines.lines(baselines.UNREACHED, self.waiting), *at_edges):
             self.note(note)
 
-    def summary(self, complete: bool) -> Summary:
+    def summary(self) -> Summary:
         """What the sweep did; what the dataset does not hold does not count."""
+        left = sum(state.left() for state in self.states)
+        if left:  # else the baselines of those that wait have not reached the target
+            left += sum(plan.study.trials for plan in self.waiting)
         known = [each for state in self.states for each in state.recorded()]
         held = set(self.store.trials(columns=["trial"])["trial"]) if known else set()
         records = [record for trial, record in known if trial in held]
@@ -395,5 +373,5 @@ class _Sweep:
             failed=self.failed,
             reached=sum(1 for state in self.states if state.hits()),
             seconds=time.monotonic() - self.began,
-            complete=complete and len(records) == len(known),
+            left=left + len(known) - len(records),
         )

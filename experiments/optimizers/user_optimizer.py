@@ -38,6 +38,10 @@ class UserOptimizer(Optimizer):
     """Wraps the class ``kind``; ``name`` is what the experiment file calls it."""
 
     def __init__(self, name: str, kind: type[torch.optim.Optimizer]) -> None:
+        if inspect.unwrap(kind.step) is torch.optim.Optimizer.step:
+            raise ExperimentError(
+                f"optimizer {name} has no step()", hint="step() moves p by p.grad, of each group"
+            )
         closure = inspect.signature(kind.step).parameters.get("closure")
         if closure is not None and closure.default is inspect.Parameter.empty:
             raise ExperimentError(

@@ -20,7 +20,7 @@ from experiments.scheduling.study_state import StudyState
 from results.counts import agreeing, count
 from results.run_state.claims import Claims
 from results.schema import SCHEMAS
-from results.searches import rows_of
+from results.searches import current, rows_of
 from results.store import Store
 from results.targets.retarget import steps_to_target
 from results.targets.target import Target
@@ -104,15 +104,33 @@ def retarget(store: Store, experiment: str, target: Target, trials: Iterable[str
 def retarget_done(
     store: Store, states: Sequence[StudyState], of_other_targets: Collection[str]
 ) -> int:
-    """``retarget`` those trials that need no training under their studies' target; how many."""
-    done = [
-        trial
+    """``retarget`` those trials that need no training under their studies' target; how many.
+
+    Not under an easier target where other studies of the experiment have other targets: steps to it
+    follow from the measurements, and the row would no longer say that the trial was trained to the
+    harder one. And not under a harder one where the search has not drawn the trial: of such rows
+    those that missed both targets would count as trials of it, and those that reached the easier
+    one would not.
+    """
+    done = {
+        trial: trial in state
         for state in states
         for trial in state.records
         if trial in of_other_targets and not state.need(trial)
-    ]
+    }
+    if not done:
+        return 0
     study = states[0].study
-    return retarget(store, study.experiment, study.targets[-1], done) if done else 0
+    target = study.targets[-1]
+    rows = store.trials(study.experiment, ["study", "trial", "target_metric", "target_value"])
+    of_metric = rows["target_metric"].eq(target.metric)
+    other = ~of_metric | rows["target_value"].ne(target.value)
+    harder = {*rows["trial"][of_metric & target.hits(rows["target_value"])]}
+    studies = store.studies(study.experiment)
+    beside = {*studies["study"][current(studies)]} - {state.study.id for state in states}
+    whole = not (other & rows["study"].isin(beside)).any()
+    names = [trial for trial, drawn in done.items() if (whole if trial in harder else drawn)]
+    return retarget(store, study.experiment, target, names)
 
 
 def _retargeted(row: Mapping[str, Any], target: Target, steps: pd.Series | None) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from experiments.config.study_plan import StudyPlan
 from experiments.plan import Study
 from experiments.records.rows import git_commit, layout_columns, study_columns
 from results.schema import json_text
+from results.searches import PART
 from results.store import Store
 
 
@@ -50,7 +51,7 @@ def planned(
         known: steps to target of baselines, by study.
     """
     plans = experiment.plans(source, (known or {}).get)
-    text = experiment.to_yaml()
+    text = f"{PART}\n{experiment.to_yaml()}" if experiment.part else experiment.to_yaml()
     commit = git_commit(experiment.base or None)
     columns, rows = [], []
     for plan in plans:

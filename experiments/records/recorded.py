@@ -23,7 +23,7 @@ from results.schema import METRIC_COLUMNS, json_text
 from results.searches import rows_of
 from results.storage.rows import by_age
 from results.store import Store
-from results.targets.retarget import steps_to_target
+from results.targets.retarget import measured_steps
 
 _COLUMNS = [
     *("study", "trial", "status", "stop_reason", "steps_run"),
@@ -72,7 +72,7 @@ def read_recorded(
         if not same.all():
             moved = group["trial"][~same]
             others.update(moved)
-            retargeted = steps_to_target(measurements(store, target.metric, moved), target)
+            retargeted = measured_steps(open_results(store.location), moved, target)
             steps = steps.where(same, group["trial"].map(retargeted["steps_to_target"]))
         # A column at a time: of a hundred thousand trials a mapping each takes long.
         cells = (group[column].tolist() for column in _OF_RECORDS)

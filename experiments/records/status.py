@@ -10,27 +10,49 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pandas as pd
 
 from experiments.records.baselines import UNREACHED, WAITS
 from experiments.scheduling import rounds
 from experiments.scheduling.rounds import Record, Remaining
+from experiments.search import METHODS, max_rows
 from results.batch_phases import BatchPhases
+from results.counts import count
 from results.failures import failures
 from results.reader import Results
 from results.reader import open as open_results
 from results.run_state.claims import Claims
-from results.searches import belongs, current
+from results.searches import belongs, current, rows_of
 from results.storage.location import Location
+from results.targets.retarget import measured_steps
+from results.targets.target import Target
 
 _COLUMNS = [
-    *("study", "trial", "search_id", "search_seed", "other_searches"),
-    *("role", "enlargement", "status", "stop_reason", "steps_run"),
+    *("study", "trial", "index", "search_id", "search_seed", "other_searches"),
+    *("role", "enlargement", "status", "stop_reason", "steps_run", "target_metric", "target_value"),
     *("steps_to_target", "train_seconds", "evaluation_seconds", "other_seconds", "pack"),
     *("pack_models", "error", "batch_size"),
 ]
+
+
+def how_far(left: int, failed: int) -> str:
+    """Whether a sweep is complete, in words: at its end, in ``status`` and on the live page.
+
+    Args:
+        left: trials that are missing.
+        failed: trials whose own code raised; the next run tries them once more.
+    """
+    if left:
+        also = f", {failed:,} failed" if failed else ""
+        return f"not complete, {count(left, 'trial')} left{also}"
+    if failed:
+        return (
+            f"complete but for {count(failed, 'trial')} that failed: the same sweep tries "
+            f"{'it' if failed == 1 else 'them'} once more"
+        )
+    return "complete"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +63,9 @@ class Status:
     """A row a study: experiment, study, workload, optimizer, schedule, batch_size, ``wanted``
     (feasible trials; 0 where the experiment, edited since, has the study no more), ``done``
     (recorded trials of its present search), ``reached``, ``infeasible``, ``dominated``, ``failed``,
-    ``running``, ``left`` (missing feasible trials of the search, running ones among them; neither
-    of an enlarged space nor repeats), ``other_searches`` (recorded trials that belong to earlier
+    ``running``, ``left`` (trials that are missing under its present target and budget, running ones
+    among them, as the driver counts them: ``rounds.missing_trials``; not failed ones),
+    ``other_searches`` (recorded trials that belong to earlier
     searches of the study alone), ``waits`` (why it is not trained yet, where a length is of the
     baseline's steps to target; null else), ``trial_seconds`` (of a worker, for each feasible trial
     so far; NaN before the first)."""
@@ -75,8 +98,13 @@ class Status:
 
     @property
     def left(self) -> int:
-        """Feasible trials that are missing."""
+        """Trials that are missing."""
         return int(self.studies["left"].sum())
+
+    @property
+    def failed(self) -> int:
+        """Trials whose own code raised."""
+        return int(self.studies["failed"].sum())
 
 
 def status(source: str | Path | Location | Results) -> Status:
@@ -89,7 +117,7 @@ def status(source: str | Path | Location | Results) -> Status:
     planned = run.studies.drop_duplicates(["experiment", "study"], keep="last")
     planned = planned[planned["experiment_yaml"].notna() & planned["trials_wanted"].notna()]
     is_current = current(planned)
-    trials = run.trials[_COLUMNS]
+    trials = _at_present_targets(run, planned)
     claims = [] if run.location is None else Claims(run.location).live()
     claims = [claim for claim in claims if claim["info"].get("study")]
     running: dict[str, int] = {}
@@ -157,31 +185,74 @@ def trial_cost(row: Mapping[str, Any]) -> float:
     return rounds.trial_cost(steps, phases.mean_size(steps) if phases else size)
 
 
+def _at_present_targets(run: Results, planned: pd.DataFrame) -> pd.DataFrame:
+    """The trials with their steps to the target that their study has now."""
+    trials = run.trials[_COLUMNS]
+    named = planned.dropna(subset=["targets"])
+    goals = dict(zip(named["study"], (json.loads(text) for text in named["targets"]), strict=True))
+    targets = {study: Target.parse(texts[-1]) for study, texts in goals.items() if texts}
+    of_study = trials["study"].map(targets)
+    moved = trials["target_metric"].notna() & of_study.notna()
+    moved &= of_study.map(lambda t: t.metric, na_action="ignore").ne(trials["target_metric"]) | (
+        of_study.map(lambda t: t.value, na_action="ignore").ne(trials["target_value"])
+    )
+    steps = trials["steps_to_target"].astype(float)
+    for target, rows in trials[moved].groupby(of_study[moved]):
+        measured = measured_steps(run, rows["trial"], target)["steps_to_target"]
+        steps.loc[rows.index] = rows["trial"].map(measured)
+    return trials.assign(steps_to_target=steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Wanted:
+    """What a study's row asks for (``rounds.Wanted``). A row of an older version or of another
+    writer that lacks the budget asks for none."""
+
+    trials: int
+    budget_steps: int
+    stop_at_target: bool
+    keep: int | None
+    search: str
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Self:
+        return cls(
+            trials=int(row["trials_wanted"]),
+            budget_steps=0 if pd.isna(row["budget_steps"]) else int(row["budget_steps"]),
+            stop_at_target=row["stop_at_target"] is not False,
+            keep=None if pd.isna(row["keep"]) else int(row["keep"]),
+            search=row["search"] if row["search"] in METHODS else "sobol",
+        )
+
+
+def _records(table: pd.DataFrame, search: Any) -> dict[int, Record]:
+    """By row of the ``search``'s table. Errors are not tried again here."""
+    places = table["index"].astype(object)
+    further = table["search_id"].ne(search) & table["other_searches"].notna()
+    places[further] = [rows_of(text).get(search) for text in table["other_searches"][further]]
+    if places.isna().any() or places.duplicated().any():  # of another writer
+        places = pd.Series(range(len(table)), index=table.index)
+    cells = (table[name] for name in ("status", "stop_reason", "steps_run", "steps_to_target"))
+    return {
+        int(place): Record(
+            status=str(status),
+            stop_reason=str(reason),
+            steps_run=0 if pd.isna(run) else int(run),
+            steps_to_target=None if pd.isna(steps) else int(steps),
+        )
+        for place, status, reason, run, steps in zip(places, *cells, strict=True)
+    }
+
+
 def _study(
     row: Mapping[str, Any], every: pd.DataFrame, running: int, *, planned: bool
 ) -> dict[str, Any]:
     """Its counts, and how many ``feasible`` trials there are of those wanted."""
     trials = every[belongs(every, row["search_id"], row["search_seed"])]
     in_table = trials["role"].ne("repeat") & ~trials["enlargement"].gt(0)
-    table = trials[in_table]
-    records = [
-        Record(
-            status=str(status),
-            stop_reason=str(reason),
-            steps_run=0 if pd.isna(run) else int(run),
-            steps_to_target=None if pd.isna(steps) else int(steps),
-        )
-        for status, reason, run, steps in zip(
-            table["status"],
-            table["stop_reason"],
-            table["steps_run"],
-            table["steps_to_target"],
-            strict=True,
-        )
-    ]
-    keep = None if pd.isna(row["keep"]) or row["stop_at_target"] is False else int(row["keep"])
-    wanted = int(row["trials_wanted"])
-    left = rounds.missing_trials(records, wanted, keep)
+    records, study = _records(trials[in_table], row["search_id"]), _Wanted.of(row)
+    wanted = study.trials
+    left = rounds.missing_trials(study, max_rows(study.search, wanted), records.get)
     planned = planned or running > 0
     return {
         **{name: row[name] for name in _KEYS},

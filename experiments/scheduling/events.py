@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from experiments.plan import Outcome, Study
 from experiments.scheduling import jobs
+from results.storage.location import Location
 from results.storage.masking import masked
 
 
@@ -151,6 +152,37 @@ class Note:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", masked(self.text))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What a sweep did."""
+
+    experiment: str
+    location: Location
+    """The address that opens the results again."""
+    studies: int
+    trials: int
+    """Trials of the experiment that the dataset holds by now, without failed ones."""
+    trained: int
+    """Trials that this run recorded."""
+    failed: int
+    """Trials whose own code raised, of this run."""
+    reached: int
+    """Studies in which a trial has reached the target."""
+    seconds: float
+    left: int
+    """Trials that are missing, without failed ones of this run."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all studies are complete."""
+        return not self.left
+
+    @property
+    def path(self) -> str:
+        """The results folder or URI, for display: keys in it are masked."""
+        return self.location.root
 
 
 Event = (

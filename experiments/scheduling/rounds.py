@@ -14,10 +14,10 @@ from __future__ import annotations
 import math
 import statistics
 from bisect import insort
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from experiments.plan import Outcome, Study, Trial
 from experiments.search import block
@@ -26,6 +26,22 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FIRST_ROUND = 16
+T = TypeVar("T")
+
+
+class Wanted(Protocol):
+    """What a study asks for: a ``Study``, or its row in the results."""
+
+    @property
+    def trials(self) -> int: ...
+    @property
+    def budget_steps(self) -> int: ...
+    @property
+    def stop_at_target(self) -> bool: ...
+    @property
+    def keep(self) -> int | None: ...
+    @property
+    def search(self) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,7 +104,7 @@ def least(hits: Sequence[int], keep: int | None) -> int | None:
     return hits[keep - 1] if keep is not None and len(hits) >= keep else None
 
 
-def settled(study: Study, record: Record | None, dominated_at: int | None) -> bool:
+def settled(study: Wanted, record: Record | None, dominated_at: int | None) -> bool:
     """Whether a trial needs no (more) training under the study's present budget and target.
 
     ``dominated_at`` is the study's present ``cutoff``: a keep that was raised, or a target that was
@@ -137,6 +153,39 @@ def wave(
     ``rows(start, stop)`` gives rows of the search table. What an earlier run that wanted more
     trials recorded in later rows stops none of these: the best of them is theirs alone.
     """
+    for number, keep, missing in _stages(study, rows, max_rows, lookup):
+        if missing:
+            return Wave(round=number, trials=missing, keep=keep)
+    return None
+
+
+def missing_trials(study: Wanted, max_rows: int, lookup: Callable[[int], Record | None]) -> int:
+    """How many trials of a search are missing: 0 where there is no ``wave``, and only there.
+
+    A row whose trial is missing is taken to be feasible. A failed trial is missing if it is tried
+    again (``Record.fresh``).
+
+    Args:
+        lookup: the record of a row of the search table, by its index.
+    """
+
+    def rows(start: int, stop: int) -> Sequence[int]:
+        return range(start, min(stop, max_rows))
+
+    stages = _stages(study, rows, max_rows, lookup)
+    return len({row for _, _, missing in stages for row in missing})
+
+
+def _stages(
+    study: Wanted,
+    rows: Callable[[int, int], Sequence[T]],
+    max_rows: int,
+    lookup: Callable[[T], Record | None],
+) -> Iterator[tuple[int, int | None, tuple[T, ...]]]:
+    """The waves of a study in order: the round, ``keep`` in it, and its rows that are missing.
+
+    The next is that after these have become feasible trials.
+    """
     steps = goals(study.trials)
     drawn = _Drawn(study, lookup)
     exact = keep_in_round(study, 0)
@@ -144,24 +193,21 @@ def wave(
         last = number == len(steps) - 1
         keep = keep_in_round(study, number)
         while True:
-            lacking = max(0, min(goal - drawn.feasible(exact), max_rows - len(drawn.trials)))
-            for start, stop in _parts(study, len(drawn.trials), len(drawn.trials) + lacking):
+            lacking = max(0, min(goal - drawn.feasible(exact), max_rows - len(drawn.rows)))
+            for start, stop in _parts(study, len(drawn.rows), len(drawn.rows) + lacking):
                 drawn.extend(rows(start, stop))
-                if missing := drawn.open(start, keep):
-                    return Wave(round=number, trials=missing, keep=keep)
-            if missing := drawn.open(0, keep):
-                return Wave(round=number, trials=missing, keep=keep)
+                yield number, keep, drawn.open(start, keep)
+            yield number, keep, drawn.open(0, keep)
             exact = keep
             if not last or not lacking:
                 break
-    return None
 
 
-class _Drawn:
+class _Drawn(Generic[T]):
     """The first rows of a study's table with their records, each looked up once."""
 
-    def __init__(self, study: Study, lookup: Lookup) -> None:
-        self.trials: list[Trial] = []
+    def __init__(self, study: Wanted, lookup: Callable[[T], Record | None]) -> None:
+        self.rows: list[T] = []
         self._study, self._lookup = study, lookup
         self._records: list[Record | None] = []
         self._hits: list[int] = []
@@ -169,33 +215,33 @@ class _Drawn:
         self._lost: list[int] = []
         """Steps of those that diverged."""
 
-    def extend(self, trials: Sequence[Trial]) -> None:
-        self.trials.extend(trials)
-        for trial in trials:
-            record = self._lookup(trial)
+    def extend(self, rows: Sequence[T]) -> None:
+        self.rows.extend(rows)
+        for row in rows:
+            record = self._lookup(row)
             self._records.append(record)
             if record is not None and record.steps_to_target is not None:
                 insort(self._hits, record.steps_to_target)
             if record is not None and record.status == "INFEASIBLE":
                 self._lost.append(record.steps_run)
 
-    def open(self, start: int, keep: int | None) -> tuple[Trial, ...]:
+    def open(self, start: int, keep: int | None) -> tuple[T, ...]:
         """Those from row ``start`` on that are not settled."""
         study, limit = self._study, self._cutoff(keep)
-        rows = zip(self.trials[start:], self._records[start:], strict=True)
-        return tuple(trial for trial, record in rows if not settled(study, record, limit))
+        rows = zip(self.rows[start:], self._records[start:], strict=True)
+        return tuple(row for row, record in rows if not settled(study, record, limit))
 
     def feasible(self, keep: int | None) -> int:
         """See ``feasible``."""
         limit = self._cutoff(keep)
         lost = sum(1 for steps in self._lost if limit is None or steps <= limit)
-        return len(self.trials) - lost
+        return len(self.rows) - lost
 
     def _cutoff(self, keep: int | None) -> int | None:
         return least(self._hits, keep) if self._study.stop_at_target else None
 
 
-def keep_in_round(study: Study, number: int) -> int | None:
+def keep_in_round(study: Wanted, number: int) -> int | None:
     """How many of the best trials stay exact in round ``number``: in proportion to its goal.
 
     An adaptive search learns from all that it keeps, from the first block on.
@@ -206,7 +252,7 @@ def keep_in_round(study: Study, number: int) -> int | None:
     return math.ceil(study.keep * steps[number] / study.trials)
 
 
-def _parts(study: Study, start: int, stop: int) -> list[tuple[int, int]]:
+def _parts(study: Wanted, start: int, stop: int) -> list[tuple[int, int]]:
     """Rows ``start`` … ``stop - 1`` as they are drawn: all at once, or each block when the last one
     is settled."""
     size = block(study.search)
@@ -257,18 +303,6 @@ class Remaining:
         timed = feasible and pack_seconds
         seconds = sum(pack_seconds.values()) / feasible if timed else None
         return cls(trials=missing, seconds_per_trial=seconds, cost=cost)
-
-
-def missing_trials(records: Sequence[Record], wanted: int, keep: int | None) -> int:
-    """Feasible trials of a search that are missing, of ``wanted``.
-
-    Args:
-        records: of its recorded trials, failed ones too, which are tried again.
-        keep: as in ``cutoff``.
-    """
-    limit = cutoff((record.steps_to_target for record in records), keep)
-    failed = sum(record.stop_reason == "error" for record in records)
-    return max(0, wanted - (feasible(records, limit) - failed))
 
 
 def pack_seconds(trials: pd.DataFrame) -> dict[str, dict[str, float]]:

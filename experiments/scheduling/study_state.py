@@ -276,11 +276,31 @@ class StudyState:
     def _cost(self) -> float:
         return rounds.trial_cost(self.study.budget_steps, self.study.mean_batch_size)
 
+    def missing(self) -> int:
+        """Trials of its search that are missing: see ``rounds.missing_trials``."""
+        if self._missing is None:
+            # An earlier run may have recorded rows that this one has not drawn yet.
+            beyond = not block(self.study.search) and not self.records.keys() <= self._drawn.keys()
+
+            def lookup(row: int) -> Record | None:
+                if row < len(self.rows):
+                    return self._lookup(self.rows[row])
+                return self._lookup(self.plan.trials(row, row + 1)[0]) if beyond else None
+
+            self._missing = rounds.missing_trials(self.study, self.plan.max_rows, lookup)
+        return self._missing
+
+    def left(self) -> int:
+        """Trials that are missing until the study is complete: of its search, then of what the
+        enlargements so far have added, then of its repeats. 0 where there is no ``wave``."""
+        if self.wave() is None:
+            return 0
+        added = sum(self.need(trial.id) for block in self.blocks for trial in block.trials)
+        if missing := self.missing() + added:
+            return missing
+        return sum(self.need(trial.id) for trial in self.repeats())
+
     def remaining(self) -> Remaining:
         """The missing trials of its search, and the cost of its trials so far."""
-        if self._missing is None:
-            records = [self.records[trial.id] for trial in self.rows if trial.id in self.records]
-            keep = self.study.keep if self.study.stop_at_target else None
-            self._missing = rounds.missing_trials(records, self.study.trials, keep)
-        feasible = self.study.trials - self._missing
-        return Remaining.of(self._missing, feasible, self.pack_seconds, self.cost())
+        feasible = self.study.trials - self.missing()
+        return Remaining.of(self.missing(), feasible, self.pack_seconds, self.cost())

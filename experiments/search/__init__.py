@@ -19,7 +19,17 @@ from collections.abc import Mapping, Sequence
 from experiments.plan import Value
 from experiments.search.base import History, Request, Row, Space, Table
 
-__all__ = ["METHODS", "History", "Row", "Table", "block", "missing_packages", "table"]
+__all__ = [
+    "DRAWN_AT_MOST",
+    "METHODS",
+    "History",
+    "Row",
+    "Table",
+    "block",
+    "max_rows",
+    "missing_packages",
+    "table",
+]
 
 
 def _discover() -> dict[str, type[Table]]:
@@ -32,11 +42,19 @@ def _discover() -> dict[str, type[Table]]:
 
 
 METHODS = _discover()
+DRAWN_AT_MOST = 4
+"""Times the trials wanted: how many rows of a table may be drawn to find so many feasible, and how
+many trials an enlargement may add."""
 
 
 def block(method: str) -> int | None:
     """How many rows an adaptive method draws at a time; ``None``: rows do not depend on others."""
     return METHODS[method].block
+
+
+def max_rows(method: str, trials: int) -> int:
+    """Rows that may be drawn to find so many feasible trials."""
+    return trials if METHODS[method].finite else DRAWN_AT_MOST * trials
 
 
 def missing_packages(method: str) -> list[str]:

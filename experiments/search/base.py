@@ -52,6 +52,8 @@ class Table(abc.ABC):
     block; ``None``: rows do not depend on others."""
     rounds_up: ClassVar[bool] = False
     """Whether its size follows from the trials wanted, and all of it is trained."""
+    finite: ClassVar[bool] = False
+    """Whether the trials wanted are all its rows, so that none can replace an infeasible one."""
     least_ranges: ClassVar[int] = 0
     """How many ranges must be tuned for it to work."""
     packages: ClassVar[Sequence[str]] = ()

@@ -38,6 +38,7 @@ class Grid(Table):
 
     name = "grid"
     not_enlargeable = "a grid has its own levels"
+    finite = True
     rounds_up = True
 
     def __init__(self, request: Request) -> None:

@@ -9,6 +9,7 @@ class Points(Table):
     """The rows are given."""
 
     name = "points"
+    finite = True
     alike = False
     not_enlargeable = "its points are chosen by hand"
 

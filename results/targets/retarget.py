@@ -11,7 +11,7 @@ Any other target would depend on training after the stop, and is refused.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,7 @@ from results.targets.evaluations import column_of, measured_metrics
 from results.targets.first_hits import FirstHits, first_hits
 from results.targets.target import Target
 
+_TARGET = ["target_metric", "target_value", "lower_is_better"]
 _RECORDED = ["trial", "status", "stop_reason", "target_metric", "target_value", "lower_is_better"]
 _RECORDED += ["stop_at_target", "steps_to_target", "last_miss"]
 
@@ -51,6 +52,18 @@ def steps_to_target(measurements: pd.DataFrame, target: str | Target) -> pd.Data
     hits = rows.assign(steps_to_target=steps, last_miss=steps.shift().where(~first, 0.0))
     hits = hits[target.hits(rows["value"])].drop_duplicates("trial", keep="first")
     return hits.set_index("trial")[["steps_to_target", "last_miss"]].reindex(trials)
+
+
+def measured_steps(results: Tables, trials: Iterable[str], target: Target) -> pd.DataFrame:
+    """``steps_to_target`` of some trials, from their measurements. One without a value of the
+    metric has not reached it."""
+    rows, ids = results.trial_rows, pa.array(sorted(set(trials)), pa.string())
+    part = results.with_trials(rows.filter(pc.is_in(rows["trial"], ids)))
+    measured = part.read_measurements(["trial", "step", column_of(target.metric)])
+    try:
+        return steps_to_target(measured, target)
+    except ResultsError:  # none of them was measured by it
+        return steps_to_target(measured.iloc[:0], target)
 
 
 def metric(measurements: pd.DataFrame, name: str) -> pd.Series:
@@ -166,6 +179,43 @@ def at_goals(results: Tables) -> pa.Table:
     mask = mask.to_numpy()
     places = np.argsort(np.concatenate([np.flatnonzero(mask), np.flatnonzero(~mask)]))
     return pa.concat_tables([changed, rows.filter(pa.array(~mask))]).take(pa.array(places))
+
+
+def at_other_targets(results: Tables) -> list[pa.Table]:
+    """Trial rows at the other targets that trials of their experiment were trained to.
+
+    Where a part of an experiment was trained to another target, its trials have their steps to the
+    target of the rest as well: those trained to a harder one always have, those trained to another
+    metric where no trial of their study was stopped before it. Experiments of one target, and
+    others' data, have none.
+    """
+    rows = results.trial_rows
+    trials = rows.select(["experiment", "study", "source", *_TARGET]).to_pandas()
+    swept = trials["source"].isna() & trials["target_metric"].notna()
+    named = trials.loc[swept, ["experiment", *_TARGET]].drop_duplicates()
+    parts: list[pa.Table] = []
+    for experiment, metric, value, lower in named[
+        named.duplicated("experiment", keep=False)
+    ].itertuples(index=False):
+        target = Target(metric=metric, value=value, lower_is_better=bool(lower))
+        of_metric = trials["target_metric"].eq(metric)
+        harder = ~of_metric | target.hits(trials["target_value"])
+        others = swept & trials["experiment"].eq(experiment) & harder
+        parts += _known(results.with_trials(rows.filter(pa.array(others))), target)
+    return parts
+
+
+def _known(results: Tables, target: Target) -> list[pa.Table]:
+    """The rows at ``target`` of the studies of which no trial was stopped before it."""
+    rows = results.trial_rows
+    try:
+        return [retarget(results, target)] if len(rows) else []
+    except ResultsError:
+        studies = pc.unique(rows["study"]).to_pylist()
+        if len(studies) == 1:
+            return []
+    parts = [rows.filter(pc.equal(rows["study"], study)) for study in studies]
+    return [known for part in parts for known in _known(results.with_trials(part), target)]
 
 
 def _first_hits(results: Tables, target: Target) -> FirstHits:

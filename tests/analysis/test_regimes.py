@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ import pytest
 from analysis import Curve, TooFewBatchSizesError, curves, regimes
 from analysis.fit.knee import log_steps, theta
 from results.errors import ResultsError
+from results.targets.target import Target
 
 SIZES = [float(2**i) for i in range(12)]
 Plain = Callable[..., Curve]
@@ -189,6 +191,20 @@ def test_few_batch_sizes(plain_curve: Plain) -> None:
     for count, words in ((2, "two batch sizes"), (1, "one batch size")):
         with pytest.raises(TooFewBatchSizesError, match=words):
             regimes(plain_curve(sizes[:count], [9.0] * count))
+
+
+def test_no_target_is_named_where_there_is_none(plain_curve: Plain) -> None:
+    """Steps of a file have none, and no command could take an easier one."""
+    steps = plain_curve([1.0, 8.0], [9.0] * 2)
+    goal = Target.parse("validation_error < 0.1")
+    for curve, words, hint in (
+        (replace(steps, target=None), "two batch sizes have steps, and", "add batch sizes"),
+        (replace(steps, target=goal), "two batch sizes reached the target, and", "easier --target"),
+        (replace(steps, target=None, points=()), "no batch size has steps, and", "add batch sizes"),
+    ):
+        with pytest.raises(TooFewBatchSizesError, match=words) as caught:
+            regimes(curve)
+        assert str(caught.value.hint).endswith(hint)
 
 
 def test_repeats_are_one_point_a_batch_size(plain_curve: Plain) -> None:

@@ -11,7 +11,7 @@ from scipy import stats
 from analysis import Curve
 from analysis.figure_data import FigureData, Query
 from analysis.fit.comparisons import Pair, log_ratio
-from analysis.fit.regimes import regimes
+from analysis.fit.regimes import regimes, too_few
 from analysis.techniques.baselines import difference, plain, plain_name
 from analysis.techniques.corrections import (
     CORRECTIONS,
@@ -262,3 +262,12 @@ def test_a_row_says_that_its_examples_are_not_its_gradients() -> None:
     sam = replace(technique_curve(("sgd", {"sam": 0.05}), seed=1), notes=(note,))
     rows = {row.name: row for row in table(FigureData.of([PLAIN, sam, CLIP])).rows}
     assert [note in rows[name].notes for name in ("sam 0.05", "clip 1")] == [True, False]
+
+
+def test_a_curve_without_regimes_is_named_once() -> None:
+    """The table names a row's curve before its notes."""
+    short = replace(CLIP, points=CLIP.points[:2])
+    momentum = technique_curve(("momentum", {}), seed=2)
+    rows = {row.name: row for row in table(FigureData.of([PLAIN, short, momentum])).rows}
+    (note,) = (note for note in rows["clip 1"].notes if "the regimes need three" in note)
+    assert note == too_few(short)

@@ -98,12 +98,15 @@ def test_from_no_folder_to_the_last_trial(case: Case) -> None:
     assert case.look()["status"]["error"] is None
     case.plan()
     status = case.look()["status"]
-    assert status["sentence"] == "0 of 4 trials, nothing runs now."
+    assert status["sentence"] == "0 of 4 trials: not complete, 4 trials left; nothing runs now."
     assert (status["left"], status["complete"], status["seconds_left"]) == (4, False, None)
     case.commit(0, 1)
     state = case.look()
     assert state["payload"] == {"trials": 2, "looks": 9, "made": 1}
-    assert state["status"]["sentence"] == "2 of 4 trials, nothing runs now."
+    assert (
+        state["status"]["sentence"]
+        == "2 of 4 trials: not complete, 2 trials left; nothing runs now."
+    )
     case.commit(2, 3)
     state = case.look()
     assert state["payload"]["trials"] == 4
@@ -130,7 +133,7 @@ def test_claims_alone_renew_the_status_alone(case: Case) -> None:
     }  # fmt: skip
     assert (pack["metric"], pack["best"], pack["silent"]) == ("validation_error", 0.2, False)
     assert abs(pack["last_word"] - time.time()) < 60
-    assert status["sentence"] == "1 of 4 trials, 1 pack trains now."
+    assert status["sentence"] == "1 of 4 trials: not complete, 3 trials left; 1 pack trains now."
     assert case.content.page.tag == before[0]
     assert case.content.state.tag != before[1]
     ledger.release("pack")
@@ -177,14 +180,14 @@ def test_infeasible_trials_are_told(case: Case) -> None:
     lost = {"status": "INFEASIBLE", "stop_reason": "diverged", "steps_to_target": None}
     Store(case.root).commit("synthetic", measurements=[], trials=[{**row, **lost}])
     status = case.look()["status"]
-    assert status["sentence"] == "0 of 4 trials, nothing runs now. 1 infeasible so far."
+    assert status["sentence"].endswith("4 trials left; nothing runs now. 1 infeasible so far.")
     assert status["experiments"][0]["infeasible"] == 1
     row = synthetic.trial_row("digits-mlp", "sgd", 8, 1)
     failed = {"status": "INCOMPLETE", "stop_reason": "error", "steps_to_target": None}
     failed["error"] = "Traceback (most recent call last):\nRuntimeError: not with 8\n"
     Store(case.root).commit("synthetic", measurements=[], trials=[{**row, **failed}])
     assert case.look()["status"]["sentence"].endswith(
-        "1 failed: the same sweep tries them once more. "
+        "3 trials left, 1 failed; nothing runs now. 1 infeasible so far. "
         "1 trial failed at batch size 8: RuntimeError: not with 8."
     )
 

@@ -79,11 +79,11 @@ def test_the_page_follows_a_sweep(served: tuple[str, Path], browser: Any) -> Non
         page.get_by_text("train now").or_(page.get_by_text("trains now")).wait_for()
         page.get_by_role("heading", name="How digits-mlp scales with batch size").wait_for()
         assert sweep.wait(PATIENCE) == 0
-    page.get_by_text("The search has all of its 32 trials.").wait_for()
+    page.get_by_text("32 of 32 trials: complete.").wait_for()
     first = page.inner_text("main")
     with _sweep(folder) as sweep:
         assert sweep.wait(PATIENCE) == 0
-    page.get_by_text("The search has all of its 64 trials.").wait_for()
+    page.get_by_text("64 of 64 trials: complete.").wait_for()
     page.get_by_text("64 trials of 8 studies").wait_for()
     assert page.inner_text("main") != first
     assert "critical batch size" in page.inner_text("main")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -18,7 +19,7 @@ from experiments.records.status import status
 from experiments.scheduling import events, rounds
 from experiments.scheduling.rounds import Record, Remaining
 from results.store import Store
-from tests.experiments.fakes import FakeTraining
+from tests.experiments.fakes import FakeTraining, study
 from tests.experiments.test_sweep import experiment, run
 
 
@@ -86,17 +87,27 @@ def test_slower_trials_take_as_much_longer(studies: list[Remaining], factor: flo
 
 
 def test_what_lacks_counts_neither_infeasible_trials_nor_failed_ones() -> None:
-    def record(status: str, reason: str, steps: int | None = None) -> Record:
-        return Record(status=status, stop_reason=reason, steps_run=9, steps_to_target=steps)
+    def record(status: str, reason: str, steps: int | None = None, **of: Any) -> Record:
+        run = 100 if reason == "budget" else 9
+        return Record(status=status, stop_reason=reason, steps_run=run, steps_to_target=steps, **of)
 
-    found = [
+    records = [
         record("COMPLETE", "target", 9),
         record("INFEASIBLE", "diverged"),
-        record("INCOMPLETE", "error"),
+        record("INCOMPLETE", "error", fresh=False),
         record("COMPLETE", "budget"),
     ]
-    assert rounds.missing_trials(found, 8, None) == 6
-    assert rounds.missing_trials(found, 1, None) == 0
+    found = dict(enumerate(records))
+    of = study(trials=8, keep=None)
+    assert rounds.missing_trials(of, 32, found.get) == 6
+    assert rounds.missing_trials(of, 4, found.get) == 1  # no row is left that could replace one
+    assert rounds.missing_trials(study(trials=1, keep=None), 4, found.get) == 0
+    # Under a larger budget only what spent the smaller one goes on, and an error of this run is
+    # not tried again in it.
+    found[2] = record("INCOMPLETE", "error")
+    assert rounds.missing_trials(study(trials=3, keep=None), 12, found.get) == 0
+    larger = study(trials=3, keep=None, budget_steps=200)
+    assert rounds.missing_trials(larger, 12, found.get) == 1
 
 
 def test_a_packs_seconds_are_those_of_its_last_commit() -> None:

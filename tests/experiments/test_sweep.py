@@ -36,7 +36,7 @@ class Mine(Classification):
 """
 
 
-def experiment(**changes: Any) -> Experiment:
+def experiment(*overrides: str, **changes: Any) -> Experiment:
     grid = {"batch_size": changes.pop("batch_size", "64, 128"), "optimizer": ["sgd"]}
     return load(
         {
@@ -49,7 +49,8 @@ def experiment(**changes: Any) -> Experiment:
             "target": "validation_error < 0.05",
             "evaluation_ratio": 1.2,
             **changes,
-        }
+        },
+        overrides,
     )
 
 

@@ -339,6 +339,20 @@ def test_who_needs_nothing_passes(folder: Path, optimizer: str) -> None:
     assert len(load(file).plans()) == 2
 
 
+def test_an_optimizer_without_a_step_is_named(folder: Path) -> None:
+    lines = [
+        "import torch",
+        "class Idle(torch.optim.Optimizer):",
+        "    def __init__(self, params, lr=0.1):",
+    ]
+    lines.append("        super().__init__(params, {'lr': lr})")
+    (folder / "idle.py").write_text("\n".join(lines))
+    file = folder / "mine.yaml"
+    file.write_text(EXPERIMENT.format("idle.py:Idle"))
+    with pytest.raises(ExperimentError, match=r"optimizer idle\.py:Idle has no step\(\)"):
+        load(file).plans()
+
+
 def test_what_a_users_constructor_raises_is_raised_before_training(folder: Path) -> None:
     raising = RULES.replace("params = list(params)", "raise LookupError('no such group')")
     (folder / "rules.py").write_text(raising)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch.utils.data import Dataset, IterableDataset, TensorDataset
@@ -14,6 +15,7 @@ from workloads.checks import (
     check_forward,
     check_labels,
     check_metrics,
+    check_model,
     check_per_example,
     check_splits,
     check_target,
@@ -191,6 +193,29 @@ def test_data_that_the_model_cannot_take_are_named() -> None:
     output, metrics = check_forward(WORKLOAD, MODEL, (X, Y))
     assert output.shape == (4, 2)
     assert metrics.keys() == {"error", "cross_entropy"}
+
+
+@pytest.mark.parametrize(
+    ("model", "message", "hint"),
+    [
+        (torch.nn.Linear, "returned the class Linear", "return Linear(…)"),
+        (None, "returned a NoneType", "return a torch.nn.Module"),
+    ],
+)
+def test_a_model_that_is_none_is_named(model: Any, message: str, hint: str) -> None:
+    with pytest.raises(WorkloadError, match=message) as caught:
+        check_model(model, WORKLOAD)
+    assert caught.value.hint == hint
+    whole = torch.nn.Linear(2, 2)
+    assert check_model(whole, WORKLOAD) is whole
+
+
+def test_a_frame_of_pandas_is_no_split() -> None:
+    frame = pd.DataFrame({"x": [0.0] * 4, "y": [0] * 4})
+    for value in (frame, frame["x"]):
+        with pytest.raises(WorkloadError, match=f"is a pandas {type(value).__name__}") as caught:
+            check_splits({"train": value, "validation": (X, Y)}, WORKLOAD)
+        assert "torch.as_tensor" in str(caught.value.hint)
 
 
 def test_an_error_of_a_users_own_model_passes_unchanged() -> None:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from workloads.errors import WorkloadError
 from workloads.generated.split import GeneratedSplit
@@ -40,13 +40,23 @@ class NamedBatch(tuple[Any, ...]):
         return super().__getitem__(self.names.index(key))
 
 
-def by_names(split: Any, names: tuple[str, ...], place: str) -> Any:
-    """A split of dicts as one of tuples in the order of ``names``; any other as it is.
+def by_names(split: Any, workload: Any, place: str) -> Any:
+    """A split of dicts as one of tuples in the order of ``batch_names``; any other as it is.
 
     Raises:
-        WorkloadError: the examples are no dicts, or have no such part; ``place`` names the split.
+        WorkloadError: it brings a ``collate_fn``, or its examples are no dicts with these parts;
+            ``place`` names it.
     """
-    if isinstance(split, tuple | list | TokenStream | GeneratedSplit | IterableDataset):
+    names = workload.batch_names
+    if hasattr(workload, "collate_fn") or hasattr(split, "collate_fn"):
+        what = "is a DataLoader" if isinstance(split, DataLoader) else "has a collate_fn"
+        raise WorkloadError(
+            f"{place} {what}: batches are drawn and put together here",
+            hint="give the dataset, with examples of equal shapes: pad them in its __getitem__",
+        )
+    if not names or isinstance(
+        split, tuple | list | TokenStream | GeneratedSplit | IterableDataset
+    ):
         return split
     example = split if isinstance(split, Mapping) else split[0]
     for name in names:
