@@ -35,15 +35,14 @@ def current(studies: pd.DataFrame) -> NDArray[np.bool_]:
         studies: the latest row of each study, with the columns experiment, experiment_yaml,
             revision, time.
     """
+    studies = studies.reset_index(drop=True)
     text = studies["experiment_yaml"]
     part = text.astype(object).map(lambda each: str(each).startswith(PART)).astype(bool)
-    ordered = by_age(studies[text.notna()])
-    age = pd.Series(range(len(ordered)), index=ordered.index, dtype=float).reindex(studies.index)
-    whole = ordered.assign(age=age)[~part]
-    newest = whole.groupby("experiment")[["experiment_yaml", "age"]].last()
+    studies["age"] = pd.Series(range(len(studies)), by_age(studies).index)
+    newest = studies[text.notna() & ~part].sort_values("age").groupby("experiment").last()
     newest = newest.reindex(studies["experiment"]).set_index(studies.index)
     same = text.eq(newest["experiment_yaml"])
-    later = part & ~(age < newest["age"])
+    later = part & ~(studies["age"] < newest["age"])
     return (text.isna() | same | later).to_numpy(dtype=bool)
 
 

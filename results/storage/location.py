@@ -140,8 +140,8 @@ class Location:
             if info.type == fs.FileType.File:
                 raise ResultsError(
                     f"{self.root} is a file, not a results folder",
-                    hint="a .csv, .jsonl or .parquet file is read as curves; a folder holds "
-                    "studies/, trials/ and measurements/",
+                    hint="a .csv, .jsonl or .parquet file is read as curves of your own; a folder "
+                    "holds studies/, trials/ and measurements/",
                 )
             missing = info.type == fs.FileType.NotFound
             children = [] if missing else self._children()

@@ -122,7 +122,7 @@ def test_a_csv_has_no_status(command: Command, here: Path, untouched: Watch) -> 
 
 def test_a_csv_that_is_not_there(command: Command, here: Path) -> None:
     for answer in (command("regimes", "curve.csv"), command("plot", "steps", "curve.csv")):
-        clear(answer, "there is no file curve.csv", hint="a CSV or Parquet file")
+        clear(answer, "there is no file curve.csv", hint="a CSV, JSON Lines or Parquet file")
     assert not list(here.iterdir())
 
 

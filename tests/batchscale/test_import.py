@@ -51,7 +51,7 @@ def test_import_goes_to_the_default_folder(command: Command, points: Path) -> No
         (["csv", "mine.csv", "--map", "steps=a", "--map", "steps=b"], "gives steps twice", "once"),
         (["csv", "mine.csv", "--map", "steps=itesr"], "no column 'itesr'", "steps=iters?"),
         (["csv", "mine.csv"], "mine.csv has no column 'batch_size'", "needed: batch_size"),
-        (["csv", "none.csv"], "there is no file none.csv", "a CSV or Parquet file"),
+        (["csv", "none.csv"], "there is no file none.csv", "a CSV, JSON Lines or Parquet file"),
         (["mlperf", "mine.csv"], "there is no folder mine.csv", "a checkout"),
         (["mlperf", ".", "--licence", "MIT"], "has no option --licence", "leave it out"),
     ],
