@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 
 import pytest
 
-from experiments.execution.departure import end_without_cluster
+from experiments.execution import departure
 from experiments.execution.ray import head
 
 
@@ -42,8 +41,8 @@ def test_the_line_and_its_hint(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ends: list[int] = []
-    monkeypatch.setattr(os, "_exit", ends.append)
-    end_without_cluster("10.0.0.1:6379")
+    monkeypatch.setattr(departure, "_exit", ends.append)
+    departure.end_without_cluster("10.0.0.1:6379")
     assert ends == [1]
     assert capsys.readouterr().err.splitlines() == [
         "error: the head of the Ray at 10.0.0.1:6379 does not answer any more",
