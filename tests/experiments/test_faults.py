@@ -72,7 +72,7 @@ def test_killed_at_fifty_random_moments(
         recorded(sweep.root)  # every file is whole
     monkeypatch.delenv("FAKE_SECONDS")
     last = start()
-    assert "complete=True" in last.end()
+    assert "left=0)" in last.end()
     assert kills == KILLS
     assert_undisturbed(last.root, whole)
 
@@ -88,7 +88,7 @@ def test_a_driver_killed_and_the_sweep_continued_elsewhere(
     monkeypatch.delenv("FAKE_SECONDS")
     for claim in (first.root / "claims").glob("*.json"):  # two minutes later
         os.utime(claim, (time.time() - 130, time.time() - 130))
-    assert "complete=True" in start(FAKE_HOST="elsewhere").end()
+    assert "left=0)" in start(FAKE_HOST="elsewhere").end()
     assert_undisturbed(first.root, whole)
 
 
@@ -100,7 +100,7 @@ def test_two_sweeps_on_a_folder_the_first_killed(
     for sweep in both:
         sweep.until(partial(_trains, sweep))
     both[0].kill()
-    assert "complete=True" in both[1].end()
+    assert "left=0)" in both[1].end()
     assert_undisturbed(both[1].root, whole)
 
 
@@ -112,7 +112,7 @@ def test_storage_that_fails_for_ten_seconds(
     start: Callable[..., Sweep], whole: pd.DataFrame
 ) -> None:
     sweep = start(FAKE_FAULT="storage-passing")
-    assert "complete=True" in sweep.end()
+    assert "left=0)" in sweep.end()
     assert_undisturbed(sweep.root, whole)
 
 
@@ -141,7 +141,7 @@ def test_storage_that_cannot_be_written(
 
 def test_a_clock_that_jumps(start: Callable[..., Sweep], whole: pd.DataFrame) -> None:
     sweep = start(FAKE_FAULT="clock", FAKE_SECONDS="0.01")
-    assert "complete=True" in sweep.end()
+    assert "left=0)" in sweep.end()
     assert "hung" not in sweep.text
     assert_undisturbed(sweep.root, whole)
 
@@ -166,7 +166,7 @@ def test_trials_that_fail(
     sweep = start(FAKE_FAULT=fault, FAKE_CULPRITS=str(file), FAKE_HANG="3")
     text = sweep.end(3)
     assert "failed=2" in text.splitlines()[-1]
-    assert "complete=True" in text.splitlines()[-1]
+    assert "left=0)" in text.splitlines()[-1]
     assert_undisturbed(sweep.root, whole, dict.fromkeys(ids, error))
 
 
@@ -187,7 +187,7 @@ def test_a_hang_in_c_ends_the_program_and_the_next_runs_isolate_the_trial(
         assert hint.startswith("hint: give the same command again: ")
     # Each study's trial is isolated in 1 + log2(n) runs, and passed over by the others.
     assert runs <= 2 * (1 + 6) + 1
-    assert "complete=True" in sweep.end()
+    assert "left=0)" in sweep.end()
     assert "2 trials that hung in code that cannot be interrupted are not tried" in sweep.text
     failed = dataset.open(sweep.root).trials.set_index("trial")["error"].dropna()
     assert sorted(failed.index) == sorted(ids)
@@ -219,7 +219,7 @@ def test_the_end_of_its_time_ends_a_sweep_whose_trial_hangs(
 ) -> None:
     file, _ = culprits
     sweep = start(FAKE_FAULT="sleeps", FAKE_CULPRITS=str(file), FAKE_FOR="8")
-    assert "complete=False" in sweep.end()
+    assert "left=0)" not in sweep.end()
     start().end()
     assert_undisturbed(sweep.root, whole)
 
