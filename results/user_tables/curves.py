@@ -92,7 +92,7 @@ def read_table(file: TableFile) -> Memory:
 def _refuse_overflow(file: TableFile, rows: pd.DataFrame, name: str) -> None:
     """Steps times the batch size are a number of examples, which has 64 bits."""
     for at, (steps, size) in enumerate(zip(rows[name], rows["batch_size"], strict=True)):
-        if 2.0**63 <= steps * size < math.inf:
+        if math.isfinite(steps) and steps * size >= 2.0**63:
             raise file.fail(at, f"{name} {steps:g} at batch size {size:g} is beyond 64 bits")
 
 

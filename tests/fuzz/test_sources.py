@@ -28,7 +28,6 @@ REFUSED = {
     "final losses of tokens of no examples": "odd.csv line 2: tokens_per_example must be a whole",
     "nothing but a header": "odd.csv has no rows",
     "nothing": "odd.csv is empty",
-    "steps that are infinite": "odd.parquet row 1: steps is inf",
 }
 """What cannot be read at all; the others can."""
 
