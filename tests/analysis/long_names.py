@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tests.analysis.gallery import Row
@@ -30,5 +31,6 @@ def long(row: Row) -> Row:
     if "target_metric" in row:
         changed["target_metric"] = METRIC
     if "targets" in row:
-        changed["targets"] = [text.replace("validation_error", METRIC) for text in row["targets"]]
+        texts = json.dumps(row["targets"]) if isinstance(row["targets"], list) else row["targets"]
+        changed["targets"] = texts.replace("validation_error", METRIC)
     return {**row, **changed}
