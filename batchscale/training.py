@@ -238,7 +238,7 @@ def _study(opened: Results, row: Mapping[str, Any]) -> Study:
         budget_steps=int(ended or row["budget_steps"]),
         recorded_budget_steps=row["budget_steps"] and int(row["budget_steps"]),
         evaluation_ratio=float(row["evaluation_ratio"]),
-        layout=replace(plan.study.layout, workers=1, gpus_per_worker=0.0, evaluate_on=None),
+        layout=replace(plan.study.layout, workers=1, gpus_per_worker=0.0),
     )
 
 

@@ -57,8 +57,6 @@ class Layout:
     gpus_per_worker: float | Literal["auto"] = 0.0
     """A GPU, or the part of one that a worker needs: 0.25 trains four packs on each. ``auto``: as
     many packs as its memory holds, measured. 0: a whole one, where the cluster has any."""
-    evaluate_on: Literal["worker"] | None = None
-    """``worker``: a process beside the one that trains evaluates; ``None``: that one does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,7 +238,4 @@ class Outcome:
     """Most examples of one forward pass; ``None``: its worker could not say."""
     skipped_steps: int | None = None
     """Steps without an update, whose scaled gradient overflowed; ``None``: nothing is scaled."""
-    steps_discarded: int | None = None
-    """Steps taken ahead of an evaluation's result and discarded; ``None``: it is not evaluated
-    elsewhere."""
     error: str | None = None

@@ -125,7 +125,7 @@ _TRIALS: dict[str, pa.DataType] = {
     "examples_run": _COUNT,
     "gradients_per_step": _COUNT,  # of the whole batch; null: 1
     "skipped_steps": _COUNT,  # steps without an update, whose gradient overflowed; null: unscaled
-    "steps_discarded": _COUNT,  # ahead of evaluations by a worker; null: the trainer evaluated
+    "steps_discarded": _COUNT,  # of rows before 2026-11-27: ahead of evaluations by a worker
     "train_seconds": _NUMBER,
     "evaluation_seconds": _NUMBER,
     "other_seconds": _NUMBER,

@@ -60,7 +60,7 @@ def check_directions(file: ExperimentFile, targets: Sequence[Target], workload: 
 
 
 def check_processes(file: ExperimentFile, layout: Layout) -> None:
-    """The workers of a pack, their GPUs and the process that evaluates must go together.
+    """The workers of a pack and their GPUs must go together.
 
     Raises:
         ExperimentError: they do not.
@@ -74,16 +74,6 @@ def check_processes(file: ExperimentFile, layout: Layout) -> None:
             "GPU of its own",
             "leave gpus out, or set workers: 1",
         )
-    if file.evaluate_on == "trainer":
-        return
-    path, hint = ("evaluate_on",), "leave evaluate_on out: the trainer evaluates"
-    if workers > 1:
-        message = f"evaluate_on: worker and workers: {workers}: the weights lie on several workers"
-        raise file.error(path, message, f"{hint}; or set workers: 1")
-    for key, value in (("layout", file.layout), ("gpus", file.gpus)):
-        if value == AUTO:  # it measures a pack whose trainer evaluates
-            message = f"evaluate_on: worker and {key}: auto, which does not measure its memory"
-            raise file.error(path, message, f"{hint}; or give {key} another value")
 
 
 def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combination]) -> None:

@@ -259,7 +259,6 @@ class Experiment(ExperimentFile):
             layout,
             micro_batch=self.micro_batch,
             gpus_per_worker=self.gpus or 0.0,
-            evaluate_on="worker" if self.evaluate_on == "worker" else None,
         )
 
     def _identity(

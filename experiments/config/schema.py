@@ -103,8 +103,6 @@ class ExperimentFile(BaseModel):
     evaluation_ratio: Annotated[float, Field(strict=True, gt=1)] = 1.05
     seed: Whole = 0
     engine: Literal["auto", "module", "stacked"] = "auto"
-    evaluate_on: Literal["trainer", "worker"] = "trainer"
-    """Which process evaluates: the one that trains, or another one while it trains on."""
     workers: Count = 1
     layout: Any = None
     """How a model spreads over the workers: a name, or dimensions with their numbers of ranks;

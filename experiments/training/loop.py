@@ -15,13 +15,13 @@ while others train, snapshots.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 import torch
 
+from experiments.engines.base import Engine
 from experiments.plan import Measurement, Outcome, StopReason, Trial
 from experiments.training.clock import Clock, next_chunk
-from experiments.training.evaluation.evaluator import Evaluator
+from experiments.training.evaluation import Evaluator
 from experiments.training.evaluation_grid import next_evaluation
 from experiments.training.stopping import (
     STATUS,
@@ -53,10 +53,11 @@ class TrainingLoop:
     """Trains the trials of an engine until each has a reason to stop; others may join meanwhile."""
 
     def __init__(
-        self, evaluator: Evaluator, hits: StudyHits, clock: Clock, observers: Sequence[Observer]
+        self, engine: Engine, hits: StudyHits, clock: Clock, observers: Sequence[Observer]
     ) -> None:
-        self.evaluator, self.hits, self.clock, self.observers = evaluator, hits, clock, observers
-        self.engine, self.context = evaluator.engine, evaluator.engine.context
+        self.engine, self.context = engine, engine.context
+        self.hits, self.clock, self.observers = hits, clock, observers
+        self.evaluate = Evaluator(engine)
         self.advance: Callable[[int], None] = lambda steps: self.engine.advance(steps)
         self.study = self.context.study
         self.rules = stopping_rules(self.study, hits)
@@ -86,7 +87,6 @@ class TrainingLoop:
                 return
             seconds = self._train(min(self._chunk, self._steps_to_evaluation()))
             self._chunk = next_chunk(self._chunk, seconds)
-            # No evaluation is under way where a snapshot may be taken.
             yield self._evaluate()
 
     def _steps_to_evaluation(self) -> int:
@@ -115,30 +115,19 @@ class TrainingLoop:
         evaluations = self._measure()
         recorded = [e for e in evaluations if not self._taken(e.trial)]
         measurements = [self._record(e) for e in recorded if e.finite]
-        set_back = set()
         for e in recorded:
             reasons = (rule.reason(e) for rule in self.rules)
             reason = next((r for r in reasons if r is not None), None)
-            if reason is not None or (e.first_hit and self.study.refine is not None):
-                self.evaluator.rewind([e.row])
-                set_back.add(e.row)
             if reason is not None:
                 e.outcome = self._outcome(e, reason)
         for observer in self.observers:
             observer.evaluated(evaluations)
         ended = {e.row: e.outcome for e in evaluations if e.outcome is not None}
-        left = [i for i in range(len(self.engine.trials)) if i not in ended]
-        if set_back - ended.keys():  # all go on from the same evaluation, in the same order
-            self.evaluator.rewind(left)
-        for row, steps in self.evaluator.end().items():
-            self.progress[self.engine.trials[row].id].add_discarded(steps)
-        discarded = {trial: progress.discarded for trial, progress in self.progress.items()}
-        outcomes = [replace(o, steps_discarded=discarded[o.trial]) for o in ended.values()]
-        if outcomes:
-            self.engine.keep(left)
-            for outcome in outcomes:
+        if ended:
+            self.engine.keep([i for i in range(len(self.engine.trials)) if i not in ended])
+            for outcome in ended.values():
                 del self.progress[outcome.trial]
-        return [*measurements, *outcomes]
+        return [*measurements, *ended.values()]
 
     def _taken(self, trial: Trial) -> bool:
         return any(observer.takes(trial.id) for observer in self.observers)
@@ -152,14 +141,8 @@ class TrainingLoop:
         metrics: dict[int, dict[str, float]] = {i: {} for i in rows}
         with self.clock.timed("evaluation", self.context.device):
             finite = self.engine.finite()
-            measured = any(finite[i] for i in rows)
-            if measured:
-                self.evaluator.begin(rows)
-        seconds = self.clock.train
-        if measured:
-            self._train_ahead(rows)
-            with self.clock.timed("evaluation", self.context.device):
-                metrics = dict(zip(rows, self.evaluator.result(), strict=True))
+            if any(finite[i] for i in rows):
+                metrics = dict(zip(rows, self.evaluate(rows), strict=True))
         return [
             Evaluation(
                 row=i,
@@ -169,23 +152,10 @@ class TrainingLoop:
                 finite=finite[i],
                 metrics=metrics[i],
                 hit=target.metric in metrics[i] and target.hit(metrics[i][target.metric]),
-                train_seconds=seconds,
+                train_seconds=self.clock.train,
             )
             for i in rows
         ]
-
-    def _train_ahead(self, rows: Sequence[int]) -> None:
-        """While trials are evaluated elsewhere, train on as if they go on, at most to the next
-        evaluation of any."""
-        for trial, step in ((self.engine.trials[i], self.engine.steps[i]) for i in rows):
-            if not self._taken(trial):
-                self.progress[trial.id].next = self._next_evaluation(step)
-        while not self.evaluator.ready and (steps := self._steps_to_evaluation()):
-            try:
-                self._train(min(steps, max(1, self._chunk // 8)))
-            except Exception:  # it is raised again if the trials go on
-                self.evaluator.rewind(range(len(self.engine.trials)))
-                return
 
     def _record(self, evaluation: Evaluation) -> Measurement:
         progress, step = evaluation.progress, evaluation.step

@@ -21,8 +21,6 @@ from experiments.joint.training import JointTraining
 from experiments.parallel import SOLO, Ranks
 from experiments.plan import Pack, Trial
 from experiments.training.clock import Clock
-from experiments.training.evaluation import Evaluator
-from experiments.training.evaluation.worker import EvaluationWorker
 from experiments.training.loop import Event, Observer, TrainingLoop
 from experiments.training.refinement import Refinement
 from experiments.training.snapshot import PausedTrial, Snapshot, fitting
@@ -65,10 +63,8 @@ class Training(Observer):
         self.engine = engine.kind
         self._engine: Engine = engine
         self._hits = StudyHits(pack.known, pack.study)
-        elsewhere = context.study.layout.evaluate_on == "worker"
-        self._evaluator = EvaluationWorker(engine) if elsewhere and first else Evaluator(engine)
-        self._refinement = Refinement(self._evaluator, self._hits)
-        self._loop = TrainingLoop(self._evaluator, self._hits, clock, (self, self._refinement))
+        self._refinement = Refinement(engine, self._hits)
+        self._loop = TrainingLoop(engine, self._hits, clock, (self, self._refinement))
         if beside is not None and first:
             self._loop.advance = partial(beside.advance, JointMember(engine), clock)
         self._keep_weights = keep_weights
@@ -113,7 +109,7 @@ class Training(Observer):
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[list[Event]]:
         """See ``TrainingLoop.run``."""
-        with closing(self._engine), closing(self._evaluator):
+        with closing(self._engine):
             yield from self._loop.run(should_stop)
 
     def know(self, steps_to_target: Iterable[int]) -> None:

@@ -16,9 +16,8 @@ from typing import Any
 import torch
 
 from experiments.encoding import MalformedError, from_fields, to_fields
-from experiments.engines.base import gather
+from experiments.engines.base import Engine, gather
 from experiments.plan import Outcome
-from experiments.training.evaluation.evaluator import Evaluator
 from experiments.training.evaluation_grid import bracket, next_evaluation
 from experiments.training.loop import Observer
 from experiments.training.stopping import Evaluation, StudyHits, TrialProgress
@@ -85,8 +84,8 @@ def _read(content: Any) -> BracketRefinement:
 class Refinement(Observer):
     """The refinement of a pack; without ``Study.refine`` it does nothing."""
 
-    def __init__(self, evaluator: Evaluator, hits: StudyHits) -> None:
-        self._evaluator, self._engine, self._hits = evaluator, evaluator.engine, hits
+    def __init__(self, engine: Engine, hits: StudyHits) -> None:
+        self._engine, self._hits = engine, hits
         self._study = self._engine.context.study
         self.state = RefinementState(misses={}, brackets={}, refined={})
 
@@ -129,7 +128,7 @@ class Refinement(Observer):
             open_ = at.hit is None and at.next <= self._hits.least
             if open_ and self._finer_steps(at.last, at.next):
                 rows.append(row)
-        for row, state in zip(rows, self._evaluator.copy(rows) if rows else (), strict=True):
+        for row, state in zip(rows, self._engine.copy(rows) if rows else (), strict=True):
             self.state.misses[self._engine.trials[row].id] = state
 
     def _begin(self, e: Evaluation) -> None:

@@ -37,11 +37,6 @@ class TrialProgress:
     """The step of its last evaluation."""
     hit: tuple[int, int] | None = None
     """Steps to target, and the last miss before."""
-    discarded: int | None = None
-    """Steps taken ahead of evaluations and discarded; ``None``: the trainer has evaluated it."""
-
-    def add_discarded(self, steps: int) -> None:
-        self.discarded = (self.discarded or 0) + steps
 
 
 @dataclass(kw_only=True)

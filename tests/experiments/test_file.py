@@ -212,7 +212,7 @@ def test_the_resolved_file_gives_the_same_trials(name, tmp_path):
         ["target=[validation_error < 0.1234567890123, validation_error < 0.2]"],
         ["schedule=cosine", "search.decay=0.25", "search.warmup_steps=3"],
         ["search.kind={discrete: ['no', '1e-3', plain]}", "search.momentum.momentum=0.9"],
-        ["evaluate_on=worker", "gpus=0.5"],
+        ["gpus=0.5"],
         ["grid.ghost_batch=[2, 4]", "micro_batch=4", "grid.kind=['1', 'x']"],
     ],
 )

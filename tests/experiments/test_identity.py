@@ -127,7 +127,6 @@ def test_what_the_numbers_depend_on_is_in_it(other):
         "stop_at_target=false",
         "trials=99",
         "engine=module",
-        "evaluate_on=worker",
         "workers=2",
         "micro_batch=4",
         "precision=float32",

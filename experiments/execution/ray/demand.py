@@ -57,11 +57,11 @@ class Capacity:
         return layout
 
     def worker(self, layout: Layout) -> dict[str, float]:
-        """Ray's resources of one worker: a core, and another one where a process beside it
-        evaluates; or a GPU or a part of one, with that part of the cores that its machine has for
+        """Ray's resources of one worker: a core; or a GPU or a part of one, with that part of the
+        cores that its machine has for
         each GPU."""
         if not layout.gpus_per_worker:
-            return {"CPU": 1.0 if layout.evaluate_on is None else 2.0}
+            return {"CPU": 1.0}
         gpus = float(layout.gpus_per_worker)
         cores = [node.get("CPU", 0.0) / node["GPU"] for node in self.every if node.get("GPU")]
         # Ray counts in ten-thousandths.

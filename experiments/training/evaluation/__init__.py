@@ -1,4 +1,4 @@
-"""Who evaluates the trials of a pack: the process that trains them, or one beside it."""
+"""How trials are measured: what of a split is read, and when a miss of the target is certain."""
 
 from experiments.training.evaluation.evaluator import Evaluator
 
