@@ -141,18 +141,21 @@ def rerun(
         role=row["role"],
         round=int(row["round"]),
     )
+    column = row["target_metric"]
+    columns = [column] if column in METRIC_COLUMNS else []
+    rows = opened.read_measurements(["trial", "step", "metrics", "evaluated_examples", *columns])
+    rows = rows[rows["trial"] == point.id]
+    # The same examples are read again, in the same order.
+    partly = rows["evaluated_examples"].notna().any()
     with nullcontext() if trust else named_by_record(opened.root):
         try:
-            study = _study(opened, row)
+            study = replace(_study(opened, row), evaluate="auto" if partly else "full")
             run = _run(study, point, row["engine"], device, threads, save, on_measure)
         except RefusedCodeError as refused:
             raise _untrusted(opened, row, refused) from None
-    column = row["target_metric"]
-    columns = [column] if column in METRIC_COLUMNS else []
-    rows = opened.read_measurements(["trial", "step", "metrics", *columns])
-    rows = rows[rows["trial"] == point.id]
     values = rows[column] if columns else rows["metrics"].map(lambda t: json.loads(t)[column])
-    recorded = {"measurements": dict(zip(rows["step"], values, strict=True)), **row}
+    of_steps = zip(values, rows["evaluated_examples"], strict=True)
+    recorded = {"measurements": dict(zip(rows["step"], of_steps, strict=True)), **row}
     return replace(run, recorded=recorded)
 
 
@@ -231,9 +234,10 @@ def _study(opened: Results, row: Mapping[str, Any]) -> Study:
         value=float(row["target_value"]),
         lower_is_better=bool(row["lower_is_better"]),
     )
+    planned = plan.study.targets
     return replace(
         plan.study,
-        targets=(target,),
+        targets=planned if planned[-1] == target else (target,),
         keep=None,
         budget_steps=int(ended or row["budget_steps"]),
         recorded_budget_steps=row["budget_steps"] and int(row["budget_steps"]),

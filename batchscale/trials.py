@@ -53,11 +53,19 @@ class TrialRun:
 
     @property
     def measurements(self) -> pd.DataFrame:
-        """One row an evaluation: step, examples, train_seconds, and each metric."""
+        """One row an evaluation: step, examples, train_seconds, and each metric; evaluated_examples
+        too, where some evaluations read a part of the split."""
         import pandas as pd
 
+        whole = all(m.evaluated_examples is None for m in self.evaluations)
         return pd.DataFrame(
-            {"step": m.step, "examples": m.examples, "train_seconds": m.train_seconds, **m.metrics}
+            {
+                "step": m.step,
+                "examples": m.examples,
+                "train_seconds": m.train_seconds,
+                **m.metrics,
+                **({} if whole else {"evaluated_examples": m.evaluated_examples}),
+            }
             for m in self.evaluations
         )
 
@@ -129,10 +137,13 @@ class TrialRun:
     def _first_difference(self) -> int | None:
         """The first step at which the target's metric differs from what was recorded."""
         assert self.recorded is not None
-        recorded: Mapping[int, float] = self.recorded["measurements"]
+        recorded: Mapping[int, tuple[float, float]] = self.recorded["measurements"]
         for evaluation in self.evaluations:
-            before = recorded.get(evaluation.step)
-            if before is not None and before != evaluation.metrics[self.target.metric]:
+            before, examples = recorded.get(evaluation.step, (None, math.nan))
+            read = evaluation.evaluated_examples or math.nan
+            # Another target ends evaluations elsewhere.
+            alike = read == examples or (math.isnan(read) and math.isnan(examples))
+            if before is not None and alike and before != evaluation.metrics[self.target.metric]:
                 return evaluation.step
         return None
 

@@ -101,6 +101,9 @@ class Study:
     keep: int | None = 4
     """How many best trials stay exact under dominated stopping; ``None``: it is off."""
     evaluation_ratio: float = 1.05
+    evaluate: Literal["auto", "full"] = "auto"
+    """``auto``: an evaluation ends when a miss of the target is certain; ``full``: it reads the
+    whole split."""
     search: str = "sobol"
     """How points are drawn (``experiments.search``)."""
     search_id: str = ""
@@ -211,7 +214,16 @@ class Measurement:
     examples: int
     train_seconds: float
     metrics: Mapping[str, float]
-    """``{"validation_error": 0.05, …}``: means over the whole split, float64."""
+    """``{"validation_error": 0.05, …}``: means over the whole split, or over what was read of it,
+    float64."""
+    evaluated_examples: int | None = None
+    """Examples of the split that were read; ``None``: all, and the next four are ``None`` too."""
+    interval_metric: str | None = None
+    """The metric that the next three are about (``experiments.training.evaluation.misses``)."""
+    interval_low: float | None = None
+    interval_high: float | None = None
+    """Between these lies its mean over the whole split."""
+    standard_error: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -259,4 +259,6 @@ class _TrialOutput:
         names = sorted(values, key=lambda name: (name != self._first, name))
         metrics = "".join(f"  {name} {values[name]:<10.4g}" for name in names)
         line = f"step {measurement.step:>8,}{metrics}{measurement.train_seconds:8.2f} s"
+        if measurement.evaluated_examples is not None:
+            line += f"  ({count(measurement.evaluated_examples, 'example')} read)"
         say(line)

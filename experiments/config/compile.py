@@ -221,6 +221,7 @@ class Experiment(ExperimentFile):
             stop_at_target=self.stop_at_target,
             keep=None if table_of else self.keep,  # the best points of the base stay exact
             evaluation_ratio=self.evaluation_ratio,
+            evaluate=self.evaluate,
             search=self.search_method,
             search_id=self._search_id(combination, budget_steps, to_target, points_of),
             search_seed=self.seed,

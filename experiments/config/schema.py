@@ -101,6 +101,8 @@ class ExperimentFile(BaseModel):
     estimator: Literal["minimum", "best_of_10", "median_of_searches"] = "minimum"
     """The estimator of a batch size in the analysis."""
     evaluation_ratio: Annotated[float, Field(strict=True, gt=1)] = 1.05
+    evaluate: Literal["auto", "full"] = "auto"
+    """``full``: the whole split at each evaluation, also where a miss is certain before."""
     seed: Whole = 0
     engine: Literal["auto", "module", "stacked"] = "auto"
     workers: Count = 1

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from experiments.plan import Trial
+from experiments.training.evaluation.misses import MissTest
+from experiments.training.evaluation.parts import SplitParts
 from experiments.training.study_context import StudyContext
 
 
@@ -39,8 +41,19 @@ class Engine(abc.ABC):
         """Train every trial for ``steps`` more steps."""
 
     @abc.abstractmethod
-    def evaluate(self, split: str, rows: Sequence[int] | None = None) -> list[dict[str, float]]:
-        """The metrics of ``rows`` (all trials) on a whole split: sums over counts, of all ranks."""
+    def evaluate(
+        self,
+        split: str,
+        rows: Sequence[int] | None = None,
+        parts: SplitParts | None = None,
+        tests: Sequence[MissTest] = (),
+    ) -> list[dict[str, float]]:
+        """The metrics of ``rows`` (all trials) on a split: sums over counts, of all ranks.
+
+        Args:
+            tests: one a row; it reads ``parts`` of the split as long as it needs. Without, the
+                whole split is read.
+        """
 
     @abc.abstractmethod
     def finite(self) -> list[bool]:

@@ -3,12 +3,18 @@ workload computes of all outputs at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from experiments.parallel import ParallelLayout
+from experiments.training.evaluation.misses import MissTest
+from experiments.training.evaluation.parts import SplitParts
+from experiments.training.splits import Split
 from workloads import Batch, Workload
 from workloads.checks import check_split_metrics
 
@@ -25,11 +31,13 @@ class MetricSums:
         device: torch.device,
         workload: Workload | None = None,
         examples: int = 0,
+        watched: str | None = None,
     ) -> None:
         """
         Args:
             workload: whose ``split_metrics`` are computed, if it has any.
             examples: of the whole split, on all ranks.
+            watched: the metric whose values are kept, for ``values``.
         """
         self.models, self.device = models, device
         self.workload, self.examples = workload, examples
@@ -37,6 +45,8 @@ class MetricSums:
         """Of each chunk: the places of its examples, each model's outputs, the targets."""
         self.sums: dict[str, Tensor] = {}
         self.counts: dict[str, Tensor] = {}
+        self._watched = watched
+        self._values: list[Tensor | None] = []
 
     def add(
         self,
@@ -61,15 +71,36 @@ class MetricSums:
                 self.outputs.append((indices, value, batch[1]))
                 continue
             total, count = value if isinstance(value, tuple) else (value, None)
+            if name == self._watched:
+                own = count is None
+                kept = total.to(torch.float64).reshape(self.models, examples) if own else None
+                self._values.append(kept)
             if count is None:
                 count = torch.ones_like(total)
             each = torch.is_tensor(count) and count.dim() > 0
-            for kept, part in ((self.sums, total), (self.counts, count)):
+            for added_to, part in ((self.sums, total), (self.counts, count)):
                 added = torch.as_tensor(part, device=self.device).to(torch.float64)
                 if each:
                     added = added.reshape(self.models, examples).sum(1)
                 added = added.reshape(-1).expand(self.models)
-                kept[name] = kept[name] + added if name in kept else added
+                added_to[name] = added_to[name] + added if name in added_to else added
+
+    def values(
+        self, share: slice, examples: int, all_reduce: Callable[[Tensor], Tensor]
+    ) -> NDArray[np.float64] | None:
+        """The watched metric since the last call, (models, examples), the examples of all ranks in
+        their order; ``None``: it has no value of its own for each example.
+
+        Args:
+            share: what this rank added of so many ``examples``.
+        """
+        parts, self._values = [part for part in self._values if part is not None], []
+        if not parts:
+            return None
+        table = parts[0].new_zeros(self.models, examples)
+        table[:, share] = torch.cat(parts, dim=1)
+        array: NDArray[np.float64] = all_reduce(table).cpu().numpy()
+        return array
 
     def means(self, all_reduce: Callable[[Tensor], Tensor]) -> list[dict[str, float]]:
         """Each model's means over all chunks of all ranks, which ``all_reduce`` sums over."""
@@ -100,6 +131,58 @@ class MetricSums:
         for of_model in metrics:
             check_split_metrics(of_model, self.sums, self.workload)
         return [{name: float(value) for name, value in m.items()} for m in metrics]
+
+
+def watched(split: str, tests: Sequence[MissTest]) -> str | None:
+    """The metric of ``split`` that tests read, if any does."""
+    targets = [test.target for test in tests if test.target is not None]
+    return targets[0].metric.removeprefix(f"{split}_") if targets else None
+
+
+def measure(
+    sums: MetricSums,
+    data: Split,
+    layout: ParallelLayout,
+    chunk: int,
+    metrics_of: Callable[[Batch], tuple[Mapping[str, Any], Any]],
+    models: Sequence[int],
+    parts: SplitParts | None = None,
+    tests: Sequence[MissTest] = (),
+) -> list[dict[str, float]]:
+    """The metrics of ``models`` (positions in ``sums``): on the whole split, or on as many of its
+    parts as ``tests``, one a model, have to read. A model that needs fewer than the others has the
+    metrics of those that it needs.
+
+    Args:
+        chunk: most examples that are measured at a time.
+        metrics_of: a batch's metrics, and a single model's output.
+    """
+    means: list[dict[str, float]] = [{} for _ in models]
+    for number, part in enumerate(parts.parts if parts else (None,)):
+        examples = len(data if part is None else part)
+        share, passes = layout.share(examples), layout.passes(examples, chunk)
+        places = chunks(share, chunk, passes)
+        indices_of = places if part is None else (part[indices] for indices in places)
+        name = (None if part is None else number, share.start, share.stop, chunk)
+        for indices, batch in data.fetch_parts(indices_of, name):
+            metrics, output = metrics_of(batch)
+            sums.add(metrics, indices, batch, output)
+        ended = [True for _ in models]
+        if tests:
+            values = sums.values(share, examples, layout.all_reduce)
+            before = [test.ended for test in tests]
+            for model, test in zip(models, tests, strict=True):
+                test.read(None if values is None else values[model], examples)
+            ended = [test.ended and not was for test, was in zip(tests, before, strict=True)]
+        if any(ended):
+            of_all = sums.means(layout.all_reduce)
+            means = [
+                of_all[model] if new else earlier
+                for model, new, earlier in zip(models, ended, means, strict=True)
+            ]
+        if all(test.ended for test in tests):
+            break
+    return means
 
 
 def chunks(part: slice, chunk: int, count: int = 1) -> Iterator[Tensor]:

@@ -19,6 +19,8 @@ from experiments.engines.module_run import ModuleRun
 from experiments.engines.randomness import RandomDraws
 from experiments.parallel.zero1 import refuse_joint_updates
 from experiments.plan import Trial
+from experiments.training.evaluation.misses import MissTest
+from experiments.training.evaluation.parts import SplitParts
 from experiments.training.micro_batch import chunk_size, micro_batch
 from experiments.training.study_context import StudyContext
 
@@ -78,10 +80,19 @@ class ModuleEngine(Engine):
         self.current = None
 
     @torch.no_grad()
-    def evaluate(self, split: str, rows: Sequence[int] | None = None) -> list[dict[str, float]]:
+    def evaluate(
+        self,
+        split: str,
+        rows: Sequence[int] | None = None,
+        parts: SplitParts | None = None,
+        tests: Sequence[MissTest] = (),
+    ) -> list[dict[str, float]]:
         runs = self.runs if rows is None else [self.runs[i] for i in rows]
         with self.context.precision.products():
-            return [run.evaluate(split, self.chunk) for run in self._each(runs)]
+            return [
+                run.evaluate(split, self.chunk, parts, tests[i : i + 1])
+                for i, run in enumerate(self._each(runs))
+            ]
 
     def skipped_steps(self, row: int) -> int | None:
         gradient = self.runs[row].gradient

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,14 +11,17 @@ from torch import Tensor, nn
 
 from experiments.engines.base import gather
 from experiments.engines.hessian import HessianDiagonal
-from experiments.engines.metric_sums import MetricSums, chunks
+from experiments.engines.metric_sums import MetricSums, measure, watched
 from experiments.engines.module_gradient import ModuleGradient, ModuleTechniques
 from experiments.engines.passes import ForwardPasses
 from experiments.engines.randomness import RandomDraws
 from experiments.optimizers.groups import Rates, parameter_options
 from experiments.optimizers.schedule_free import evaluated_weights
 from experiments.plan import Trial
+from experiments.training.evaluation.misses import MissTest
+from experiments.training.evaluation.parts import SplitParts
 from experiments.training.study_context import StudyContext
+from workloads import Batch
 from workloads.checks import check_metrics
 from workloads.ghost import finish_step, has_batch_norm
 
@@ -92,23 +95,31 @@ class ModuleRun:
                 finish_step(self.model, context.layout.all_reduce)
         self.step += steps
 
-    def evaluate(self, split: str, chunk: int) -> dict[str, float]:
-        """The metrics on a whole split, at most ``chunk`` examples at a time."""
+    def evaluate(
+        self,
+        split: str,
+        chunk: int,
+        parts: SplitParts | None = None,
+        tests: Sequence[MissTest] = (),
+    ) -> dict[str, float]:
+        """The metrics on a split, at most ``chunk`` examples at a time (``Engine.evaluate``)."""
         context, data = self.context, self.context.splits[split]
-        sums = MetricSums(1, context.device, self.workload, len(data))
+        sums = MetricSums(1, context.device, self.workload, len(data), watched(split, tests))
+
+        def metrics_of(batch: Batch) -> tuple[Mapping[str, Any], Any]:
+            with context.autocast():
+                output = self.techniques.output(self.workload, self.model, batch)
+                metrics = self.techniques.metrics(
+                    self.workload.metrics(output, batch), self.workload, self.model, batch
+                )
+            check_metrics(metrics, len(batch[0]), self.workload)
+            return metrics, output
+
         with self.measured_weights():
             self.model.eval()
-            share, passes = context.layout.share(len(data)), context.layout.passes(len(data), chunk)
-            for indices, batch in data.fetch_parts(chunks(share, chunk, passes)):
-                with context.autocast():
-                    output = self.techniques.output(self.workload, self.model, batch)
-                    metrics = self.techniques.metrics(
-                        self.workload.metrics(output, batch), self.workload, self.model, batch
-                    )
-                check_metrics(metrics, len(indices), self.workload)
-                sums.add(metrics, indices, batch, output)
+            means = measure(sums, data, context.layout, chunk, metrics_of, [0], parts, tests)
             self.model.train()
-        return sums.means(context.layout.all_reduce)[0]
+        return means[0]
 
     @contextmanager
     def measured_weights(self) -> Iterator[None]:

@@ -21,13 +21,15 @@ from experiments.engines.capture.stacked_program import (
     advance_captured,
     rates_of,
 )
-from experiments.engines.metric_sums import MetricSums, chunks
+from experiments.engines.metric_sums import MetricSums, measure, watched
 from experiments.engines.randomness import RandomDraws, key_of
 from experiments.engines.stack import Stack, StackedStep, width_of
 from experiments.engines.stacked_batches import DrawnRows, StackedBatches
 from experiments.engines.stacked_techniques import StackedTechniques
 from experiments.engines.updates import Update, make_update
 from experiments.plan import Trial
+from experiments.training.evaluation.misses import MissTest
+from experiments.training.evaluation.parts import FIRST, SplitParts
 from experiments.training.micro_batch import chunk_size, micro_batch
 from experiments.training.splits import Order
 from experiments.training.study_context import StudyContext
@@ -225,7 +227,13 @@ class StackedEngine(Engine):
         )
 
     @torch.no_grad()
-    def evaluate(self, split: str, rows: Sequence[int] | None = None) -> list[dict[str, float]]:
+    def evaluate(
+        self,
+        split: str,
+        rows: Sequence[int] | None = None,
+        parts: SplitParts | None = None,
+        tests: Sequence[MissTest] = (),
+    ) -> list[dict[str, float]]:
         data, layout = self.context.splits[split], self.context.layout
         evaluated_rows = range(len(self.trials)) if rows is None else rows
         width, views = width_of(len(evaluated_rows)), None
@@ -239,18 +247,17 @@ class StackedEngine(Engine):
             if weights is not None or self.context.techniques.define("evaluated"):
                 views = self.techniques.evaluated(where, weights)
         models = self.stack.width if views is None else width
-        sums = MetricSums(models, self.context.device, self.context.workload, len(data))
+        workload, device = self.context.workload, self.context.device
+        sums = MetricSums(models, device, workload, len(data), watched(split, tests))
+        places = evaluated_rows if views is None else range(len(evaluated_rows))
+
+        def metrics_of(batch: Batch) -> tuple[Mapping[str, Any], None]:
+            return self.stepper.metrics(batch, views), None
+
+        # A graph is traced for each length of a chunk.
+        chunk = min(self.chunk, FIRST) if parts else self.chunk
         with self.context.precision.products():
-            share = layout.share(len(data))
-            parts = chunks(share, self.chunk)
-            for indices, batch in data.fetch_parts(parts, (share.start, share.stop, self.chunk)):
-                sums.add(self.stepper.metrics(batch, views), indices, batch)
-        means = sums.means(layout.all_reduce)
-        return (
-            [means[row] for row in evaluated_rows]
-            if views is None
-            else means[: len(evaluated_rows)]
-        )
+            return measure(sums, data, layout, chunk, metrics_of, places, parts, tests)
 
     @torch.no_grad()
     def finite(self) -> list[bool]:

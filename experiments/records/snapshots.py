@@ -35,8 +35,9 @@ def settings_hash(study: Study) -> str:
     content = asdict(study)
     # A stopped pack continues with the ``keep`` that applies then.
     searching = ("trials", "keep", "search", "search_id", "search_seed", "extend", "repeats")
-    names = ("experiment", "layout", "engine", "estimator", "optimizer_name", "schedule_name")
-    for name in (*searching, *names):
+    names = ("experiment", "layout", "engine", "estimator", "evaluate")
+    labels = ("optimizer_name", "schedule_name")
+    for name in (*searching, *names, *labels):
         del content[name]
     # The study's id holds the code; the path differs for a staged copy.
     content["schedule"] = PurePosixPath(study.schedule).name

@@ -15,13 +15,15 @@ while others train, snapshots.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from math import nan
 
 import torch
 
 from experiments.engines.base import Engine
 from experiments.plan import Measurement, Outcome, StopReason, Trial
 from experiments.training.clock import Clock, next_chunk
-from experiments.training.evaluation import Evaluator
+from experiments.training.evaluation.evaluator import Evaluator, Measured
 from experiments.training.evaluation_grid import next_evaluation
 from experiments.training.stopping import (
     STATUS,
@@ -30,6 +32,7 @@ from experiments.training.stopping import (
     TrialProgress,
     stopping_rules,
 )
+from results.targets.target import Target
 
 Event = Measurement | Outcome
 
@@ -138,11 +141,12 @@ class TrainingLoop:
         rows = [i for i, step in enumerate(steps) if progress[i].next == step]
         if not rows:
             return []
-        metrics: dict[int, dict[str, float]] = {i: {} for i in rows}
+        measured = {i: Measured(metrics={}) for i in rows}
         with self.clock.timed("evaluation", self.context.device):
             finite = self.engine.finite()
-            if any(finite[i] for i in rows):
-                metrics = dict(zip(rows, self.evaluate(rows), strict=True))
+            if healthy := [i for i in rows if finite[i]]:
+                targets = [self._undecided(progress[i], steps[i]) for i in healthy]
+                measured |= zip(healthy, self.evaluate(healthy, targets), strict=True)
         return [
             Evaluation(
                 row=i,
@@ -150,12 +154,21 @@ class TrainingLoop:
                 step=steps[i],
                 progress=progress[i],
                 finite=finite[i],
-                metrics=metrics[i],
-                hit=target.metric in metrics[i] and target.hit(metrics[i][target.metric]),
+                metrics=measured[i].metrics,
+                sample=measured[i].sample,
+                hit=measured[i].sample is None
+                and target.metric in measured[i].metrics
+                and target.hit(measured[i].metrics[target.metric]),
                 train_seconds=self.clock.train,
             )
             for i in rows
         ]
+
+    def _undecided(self, progress: TrialProgress, step: int) -> Target | None:
+        """The easiest target that a trial has not reached; ``None`` at the end of its budget, where
+        the whole split is read: final metrics are of all trials alike."""
+        at_end = step == self.study.budget_steps
+        return None if at_end else self.study.targets[progress.targets_reached]
 
     def _record(self, evaluation: Evaluation) -> Measurement:
         progress, step = evaluation.progress, evaluation.step
@@ -163,12 +176,17 @@ class TrainingLoop:
             progress.hit, evaluation.first_hit = (step, progress.last), True
             self.hits.add_of_pack(evaluation.trial, step)
         progress.last, progress.next = step, self._next_evaluation(step)
+        sample = evaluation.sample
+        if sample is None:
+            of_targets = [t.hit(evaluation.metrics.get(t.metric, nan)) for t in self.study.targets]
+            progress.targets_reached = max(progress.targets_reached, sum(of_targets[:-1]))
         return Measurement(
             trial=evaluation.trial.id,
             step=step,
             examples=self.study.batches.examples(step),
             train_seconds=evaluation.train_seconds,
             metrics=evaluation.metrics,
+            **({} if sample is None else asdict(sample)),
         )
 
     def _outcome(self, evaluation: Evaluation, reason: StopReason) -> Outcome:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from experiments.plan import Outcome, Status, StopReason, Study, Trial
+from experiments.training.evaluation.misses import Sample
 
 STATUS: Mapping[StopReason, Status] = {
     "diverged": "INFEASIBLE",
@@ -37,6 +38,8 @@ class TrialProgress:
     """The step of its last evaluation."""
     hit: tuple[int, int] | None = None
     """Steps to target, and the last miss before."""
+    targets_reached: int = 0
+    """How many of the study's easier targets it has reached."""
 
 
 @dataclass(kw_only=True)
@@ -53,6 +56,8 @@ class Evaluation:
     metrics: Mapping[str, float]
     hit: bool
     """Whether the metric is strictly better than the target."""
+    sample: Sample | None = None
+    """Set where the metrics are of a part of the split, on which the target was missed."""
     train_seconds: float = 0.0
     """The pack's, when it was evaluated."""
     first_hit: bool = False

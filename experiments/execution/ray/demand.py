@@ -57,9 +57,8 @@ class Capacity:
         return layout
 
     def worker(self, layout: Layout) -> dict[str, float]:
-        """Ray's resources of one worker: a core; or a GPU or a part of one, with that part of the
-        cores that its machine has for
-        each GPU."""
+        """Ray's resources of one worker: a core; or a GPU or a part of one, with that part of
+        the cores that its machine has for each GPU."""
         if not layout.gpus_per_worker:
             return {"CPU": 1.0}
         gpus = float(layout.gpus_per_worker)

@@ -1,5 +1,1 @@
 """How trials are measured: what of a split is read, and when a miss of the target is certain."""
-
-from experiments.training.evaluation.evaluator import Evaluator
-
-__all__ = ["Evaluator"]
