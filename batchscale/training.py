@@ -149,8 +149,9 @@ def rerun(
             raise _untrusted(opened, row, refused) from None
     column = row["target_metric"]
     columns = [column] if column in METRIC_COLUMNS else []
-    rows = opened.read_measurements(["trial", "step", "metrics", *columns])
-    rows = rows[rows["trial"] == point.id]
+    rows = opened.read_measurements(["trial", "step", "metrics", "interval_metric", *columns])
+    # How large a part of a split was evaluated depends on the pack.
+    rows = rows[(rows["trial"] == point.id) & rows["interval_metric"].isna()]
     values = rows[column] if columns else rows["metrics"].map(lambda t: json.loads(t)[column])
     recorded = {"measurements": dict(zip(rows["step"], values, strict=True)), **row}
     return replace(run, recorded=recorded)
