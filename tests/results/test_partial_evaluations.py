@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import results
+from results.errors import ResultsError
 from results.schema import INTERVAL_COLUMNS, table
 from results.storage.dataset import encode, in_batches
 from results.store import Store
@@ -270,3 +271,17 @@ def test_a_row_that_gets_another_target_keeps_their_number(tmp_path: Path) -> No
     found = results.open(tmp_path / "runs").trials.set_index("trial")["undecided_evaluations"]
     assert found["a"] == 1
     assert found[["b", "c"]].isna().all()
+
+
+def test_a_table_of_parts_is_refused_and_one_of_whole_evaluations_is_read(tmp_path: Path) -> None:
+    opened = run_of(tmp_path, {"a": [MISS, whole(0.4), whole(0.1)]})
+    table = tmp_path / "curves.csv"
+    sql = "SELECT t.batch_size, m.* EXCLUDE (experiment, study, trial, run) FROM measurements AS m "
+    rows = opened.query(sql + "JOIN trials AS t USING (trial) ORDER BY step")
+    rows.to_csv(table, index=False)
+    with pytest.raises(ResultsError, match="line 2: a mean over a part of a split") as caught:
+        results.open(table)
+    assert caught.value.hint == "leave such rows out: WHERE interval_metric IS NULL"
+    rows[rows["interval_metric"].isna()].to_csv(table, index=False)
+    found = results.open(table).with_target("validation_error < 0.5").trials
+    assert found[["last_miss", "steps_to_target"]].to_numpy().tolist() == [[0, 2]]
