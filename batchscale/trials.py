@@ -39,7 +39,8 @@ class TrialRun:
     """Parameters and buffers by name, as the last evaluation measured them: averaged, where a
     technique evaluates an average."""
     recorded: Mapping[str, Any] | None = None
-    """The row of the trial that this one repeats, and ``measurements``: its metric by step."""
+    """The row of the trial that this one repeats, and ``measurements``: its metric and how
+    many examples were read (NaN: the whole split) by step."""
 
     @property
     def steps_to_target(self) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _VERBS = {
     "are": "is", "belong": "belongs", "were": "was", "have": "has", "do": "does", "lie": "lies",
-    "train": "trains",
+    "train": "trains", "count": "counts", "lack": "lacks",
 }  # fmt: skip
 """Plural and singular of the verbs that messages use."""
 

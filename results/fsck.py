@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from results.counts import agreeing, count
 from results.errors import ResultsError
@@ -47,7 +48,8 @@ class _Read:
     rows: dict[str, pd.DataFrame] = field(default_factory=dict)
     """Keys of studies, trials and sources, with the ``file`` of each row."""
     measured: pd.DataFrame = field(default_factory=pd.DataFrame)
-    """A row for each file, trial and run of the measurements: how many ``rows`` and ``steps``."""
+    """A row for each file, trial and run of the measurements: how many ``rows`` and ``steps``, and
+    how many rows are ``unbounded``: of a part of a split, without what is known of the whole."""
     ages: dict[str, float | None] = field(default_factory=dict)
     """Seconds since a file was written, where the location says it."""
     files: int = 0
@@ -144,13 +146,23 @@ def _table(location: Location, table: str, files: Sequence[File], read: _Read) -
 def _keys(table: str, rows: pa.Table) -> pd.DataFrame:
     if table == "measurements":
         keys = ["experiment", "study", "trial", "run"]
-        totals = rows.group_by(keys).aggregate([("step", "count"), ("step", "count_distinct")])
-        names = {"step_count": "rows", "step_count_distinct": "steps"}
+        rows = rows.append_column("unbounded", _unbounded(rows))
+        sums = [("step", "count"), ("step", "count_distinct"), ("unbounded", "sum")]
+        totals = rows.group_by(keys).aggregate(sums)
+        names = {"step_count": "rows", "step_count_distinct": "steps", "unbounded_sum": "unbounded"}
         return totals.to_pandas().rename(columns=names)
     wanted = [*KEPT[table], *ORDER]
     if table == "trials":
         wanted += ["experiment", "source", "role", "stop_reason", "steps_run", *_FOLLOWS, *_PLACE]
     return rows.select([n for n in dict.fromkeys(wanted) if n in rows.schema.names]).to_pandas()
+
+
+def _unbounded(rows: pa.Table) -> pa.ChunkedArray:
+    """Which evaluations of a part of a split lack its size or an interval, (n,)."""
+    partial, read = (rows[name].is_valid() for name in ("interval_metric", "evaluated_examples"))
+    ordered = pc.less_equal(rows["interval_low"], rows["interval_high"])
+    bounded = pc.and_(read, pc.fill_null(ordered, False))
+    return pc.and_(pc.or_(partial, read), pc.invert(pc.and_(partial, bounded)))
 
 
 def _rows(location: Location, read: _Read) -> Iterator[Defect]:
@@ -206,6 +218,12 @@ def _measurements(location: Location, trials: pd.DataFrame, read: _Read) -> Iter
         yield Defect(
             what=f"{location.display('measurements')}: {count(twice, 'row')} stand twice",
             do="move the file away that was copied",
+        )
+    if unbounded := int(measured["unbounded"].sum()):
+        yield Defect(
+            what=f"{location.display('measurements')}: {count(unbounded, 'row')} of a part of a "
+            f"split {agreeing(unbounded, 'lack')} its size, or low and high ends for the whole",
+            do="move their file away, and " + _AGAIN,
         )
     pairs = trials[["trial", "run", "study"]].drop_duplicates(["trial", "run"])
     joined = measured.merge(pairs, on=["trial", "run"], how="left", suffixes=("", "_of_trial"))

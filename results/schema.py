@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from results.errors import ResultsError, nearest
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 VERSION_KEY = b"batchscale.schema"
 TABLE_KEY = b"batchscale.table"
 REPLACES_KEY = b"batchscale.replaces"
@@ -117,6 +117,7 @@ _TRIALS: dict[str, pa.DataType] = {
     "lower_is_better": _FLAG,
     "steps_to_target": _NUMBER,
     "last_miss": _NUMBER,
+    "undecided_evaluations": _COUNT,  # that ended early and may have passed the target; null: none
     "relative_error": _NUMBER,  # of steps_to_target, where it was read off a figure; null: none
     "refined_steps": _NUMBER,  # steps to target on the finer grid: another estimand
     "refined_last_miss": _NUMBER,
@@ -144,6 +145,13 @@ _TRIALS: dict[str, pa.DataType] = {
     **_COMMIT,
 }
 
+_INTERVAL: dict[str, pa.DataType] = {
+    "interval_metric": _TEXT,  # that the next three are about; null: the whole split was read
+    "interval_low": _NUMBER,  # the metric on the whole split is not below, but for a chance of 1e-9
+    "interval_high": _NUMBER,  # nor above
+    "standard_error": _NUMBER,  # of the mean of that metric, drawn without replacement
+}
+
 _MEASUREMENTS: dict[str, pa.DataType] = {
     "experiment": _TEXT,
     "study": _TEXT,
@@ -154,6 +162,8 @@ _MEASUREMENTS: dict[str, pa.DataType] = {
     "train_seconds": _NUMBER,
     **dict.fromkeys(METRIC_COLUMNS, _NUMBER),
     "metrics": _TEXT,  # JSON: {"<split>_<metric>": value} of any other
+    "evaluated_examples": _COUNT,  # of each evaluated split that were read; null: all of them
+    **_INTERVAL,
 }
 
 _SOURCES: dict[str, pa.DataType] = {
@@ -176,6 +186,8 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 }
 STUDIES, TRIALS = SCHEMAS["studies"], SCHEMAS["trials"]
 GROUP_COLUMNS = tuple(_GROUP)
+INTERVAL_COLUMNS = tuple(_INTERVAL)
+"""What is known of the whole split where an evaluation ended after a part of it."""
 METAPARAMETERS = tuple(_METAPARAMETERS)
 """Metaparameters that have a column; all of a trial's are in ``metaparameters``."""
 

@@ -3,7 +3,9 @@
 At each batch size the first N feasible trials count, with the N of a curve: the most that all batch
 sizes share. The value is the best evaluation of any of them at or before the budget's last step.
 One that was stopped before that (at its target, dominated, or by its smaller budget) may have had a
-better one later: the value is not known then, and the point says how many trials and why.
+better one later: the value is not known then, and the point says how many trials and why. The same
+holds where an evaluation ended after a part of its split, unless its interval says that it was no
+better: its mean is no value.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ SOONER = "budget ended sooner"
 DIVERGED = "diverged"
 UNMEASURED = "no measurements"
 TOO_SOON = "no evaluation so soon"
+PARTIAL = "evaluated in part"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,15 +100,18 @@ class _Counted:
 @dataclass(frozen=True)
 class _Bests:
     """For each trial the last step within each limit, the best value up to that step and its first
-    step, (n, limits) each; and whether the trial has measurements, (n,)."""
+    step, the best that evaluations of a part of a split up to that step may have had, (n, limits)
+    each; and whether the trial has measurements, (n,)."""
 
     last: Numbers
     best: Numbers
     step: Numbers
+    possible: Numbers
     measured: NDArray[np.bool_]
 
     def take(self, rows: slice) -> _Bests:
-        return _Bests(self.last[rows], self.best[rows], self.step[rows], self.measured[rows])
+        last, best, step = self.last[rows], self.best[rows], self.step[rows]
+        return _Bests(last, best, step, self.possible[rows], self.measured[rows])
 
 
 def best_metrics(
@@ -200,16 +206,17 @@ def _bests(
 def _read(
     trials: NDArray[np.object_], measured: Evaluations, metric: str, last: Numbers, lower: bool
 ) -> _Bests:
-    """The best values of ``trials`` up to each of their ``last`` steps (n, limits); infinite, and
-    the step NaN, where there is none."""
+    """The best values of ``trials`` up to each of their ``last`` steps (n, limits); of none the
+    worst, infinite, and the step NaN."""
     names, place = np.unique(trials.astype(str), return_inverse=True)
     # Rows of one trial have the same limits: its batch size is part of it.
     upto = np.full((len(names), last.shape[1]), np.inf)
     upto[place] = last
     sign = 1.0 if lower else -1.0
 
-    def read() -> tuple[Numbers, Numbers, NDArray[np.bool_]]:
+    def read() -> tuple[Numbers, Numbers, Numbers, NDArray[np.bool_]]:
         best, step = np.full(upto.shape, np.inf), np.full(upto.shape, np.nan)
+        possible = np.full(upto.shape, np.inf)
         recorded = np.zeros(len(names), bool)
         for batch in measured.of(names.tolist(), metric) if len(names) else ():
             assert batch.value is not None
@@ -219,8 +226,12 @@ def _read(
             assert batch.value is not None
             of, value = batch.by_row(batch.trial), sign * batch.value
             recorded[batch.trial] = True
+            partial, ends = batch.partial, sign * batch.ends(lower)[0]  # the best possible
             for column in range(upto.shape[1]):
-                early = np.flatnonzero(batch.step <= upto[of, column])
+                within = batch.step <= upto[of, column]
+                unsure = partial & within
+                np.minimum.at(possible[:, column], of[unsure], ends[unsure])
+                early = np.flatnonzero(within & ~partial)
                 # The best of each trial first, and of equal ones the earliest.
                 order = early[np.lexsort((batch.step[early], value[early], of[early]))]
                 firsts = order[np.unique(of[order], return_index=True)[1]]
@@ -229,19 +240,24 @@ def _read(
                 better = (new < old) | ((new == old) & (at < when))
                 best[where[better], column] = new[better]
                 step[where[better], column] = at[better]
-        return sign * best, step, recorded
+        return sign * best, step, sign * possible, recorded
 
-    best, step, recorded = retrying(read)
-    return _Bests(last, best[place], step[place], recorded[place])
+    best, step, possible, recorded = retrying(read)
+    return _Bests(last, best[place], step[place], possible[place], recorded[place])
 
 
 def _point(
     runs: Runs, size: int, rows: Rows, bests: _Bests, column: int, limit: Limit | None, goal: Target
 ) -> BestPoint:
     last, best, step = (each[:, column] for each in (bests.last, bests.best, bests.step))
+    possible = bests.possible[:, column]
     why: Counter[str] = Counter()
-    for row, upto, measured in zip(rows, last, bests.measured, strict=True):
+    known = best[np.isfinite(best)]
+    least = known.min(initial=np.inf) if goal.lower_is_better else known.max(initial=-np.inf)
+    better = possible < least if goal.lower_is_better else possible > least
+    for row, upto, measured, hidden in zip(rows, last, bests.measured, better, strict=True):
         reason = _unknown(runs, row, upto) if measured else UNMEASURED
+        reason = reason or (PARTIAL if hidden else None)
         why.update([reason] if reason else [])
     first: np.intp | None = None
     if np.isfinite(best).any():

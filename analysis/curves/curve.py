@@ -279,7 +279,8 @@ def _curve(
         if waiting:
             notes.append(f"not run yet: {sizes(sorted(waiting))}")
     example_unit = unit(runs.rows["example_unit"][rows])
-    notes += _transferred(runs, search) + _gradients(runs, rows, example_unit) + _censored(by_size)
+    notes += runs.undecided_notes(rows) + _transferred(runs, search)
+    notes += _gradients(runs, rows, example_unit) + _censored(by_size)
     ratios = runs.rows["evaluation_ratio"][rows]
     return Curve(
         group=group,

@@ -5,7 +5,8 @@ budget D. Runs that ended before their budget (at a target, dominated, diverged)
 Budgets that differ by rounding alone, as whole numbers of steps at several batch sizes do, are one.
 
 With a constant schedule a run of a large budget is also the run of each smaller one: its losses at
-given budgets are interpolated between its evaluations, linearly in log D.
+given budgets are interpolated between its evaluations, linearly in log D. An evaluation of a part
+of a split gives no value, and there is none between it and its neighbours.
 """
 
 from __future__ import annotations
@@ -231,7 +232,7 @@ def _values(
     inside = (before > 0) & np.isfinite(after) & (after > before)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.log(at / before) / np.log(after / before)
-    interpolated = value + share * (next_value - value)
+    interpolated = np.where(before == at, value, value + share * (next_value - value))
     ended_there = (before == at) | (SAME * before >= at)
     return (
         np.where(inside, at, before),
@@ -243,7 +244,8 @@ def _around(
     trials: list[str], at: Numbers, evaluations: Evaluations, metric: str
 ) -> tuple[Numbers, Numbers, Numbers, Numbers]:
     """The last evaluated step of each row up to ``at`` with the metric there, and the first one
-    beyond it; -1 and infinity where there is none. (n,) each."""
+    beyond it; -1 and infinity where there is none. The metric is NaN where a part of the split was
+    evaluated. (n,) each."""
     places: dict[str, list[int]] = {}
     for row, name in enumerate(trials):
         places.setdefault(name, []).append(row)
@@ -267,7 +269,7 @@ def _around(
                 order = order[step > nearest if side == 0 else step < nearest]
                 # The steps come nearer: of several of a row the last is assigned last.
                 steps[side][row[order]] = batch.step[order]
-                values[side][row[order]] = batch.value[order]
+                values[side][row[order]] = np.where(batch.partial, np.nan, batch.value)[order]
     return steps[0], values[0], steps[1], values[1]
 
 

@@ -125,7 +125,8 @@ def _several(trials: pd.DataFrame, columns: Sequence[str], names: list[str]) -> 
 
 
 _NOT_GROUPS = {
-    *("batch_size", "steps_to_target", "last_miss", "relative_error", "metaparameters", "fields"),
+    *("batch_size", "steps_to_target", "last_miss", "undecided_evaluations", "relative_error"),
+    *("metaparameters", "fields"),
 }
 
 
@@ -174,9 +175,9 @@ COLUMNS = (
     "revision",
     "batch_size", "fields", "metaparameters", "learning_rate", "momentum",
     "effective_learning_rate", "status", "stop_reason", "steps_to_target", "last_miss",
-    "relative_error", "refined_steps", "refined_last_miss", "acts_from", "steps_run", "keep",
-    "evaluation_ratio", "budget_steps", "batch_sizes", "example_unit", "tokens_per_example",
-    "gradients_per_step", "error",
+    "undecided_evaluations", "relative_error", "refined_steps", "refined_last_miss", "acts_from",
+    "steps_run", "keep", "evaluation_ratio", "budget_steps", "batch_sizes", "example_unit",
+    "tokens_per_example", "gradients_per_step", "error",
 )  # fmt: skip
 """Columns of trials that the analysis reads; one that is absent is all null."""
 

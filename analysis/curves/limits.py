@@ -160,6 +160,10 @@ def within(trials: pd.DataFrame, limits: Sequence[Limit]) -> pd.DataFrame:
         "status": trials["status"].mask(cut, "COMPLETE"),
         "stop_reason": trials["stop_reason"].mask(cut, "budget"),
     }
+    if "undecided_evaluations" in trials:
+        settled = late & (numbers("last_miss") >= last)
+        open_ = numbers("undecided_evaluations")
+        changed["undecided_evaluations"] = np.where(settled, np.nan, open_)
     for name in ("refined_steps", "refined_last_miss"):
         if name in trials:
             changed[name] = np.where(late, np.nan, numbers(name))

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from results.counts import agreeing, count
 from results.storage.values import mapping
 
 Rows = NDArray[np.intp]
@@ -75,6 +76,8 @@ class Runs:
     steps: np.ndarray
     """Steps to target, NaN where it was not reached; likewise the next ones; (n,)."""
     last_miss: np.ndarray
+    undecided: np.ndarray
+    """The number of evaluations that ended early and may have passed the target."""
     relative_error: np.ndarray
     """Of the steps to target, where they were read off a figure."""
     refined: np.ndarray
@@ -105,6 +108,7 @@ class Runs:
             rows=Columns(trials),
             steps=numbers("steps_to_target"),
             last_miss=numbers("last_miss"),
+            undecided=np.nan_to_num(numbers("undecided_evaluations")),
             relative_error=numbers("relative_error"),
             refined=numbers("refined_steps"),
             refined_last_miss=numbers("refined_last_miss"),
@@ -134,6 +138,22 @@ class Runs:
         stopped = rows[self.dominated[rows] & ~np.isfinite(self.steps[rows])]
         ran = self.steps_run[stopped]
         return min(last_exact(self.steps[rows], keep), float(np.nanmin(ran, initial=np.inf)))
+
+    def undecided_notes(self, rows: Rows) -> list[str]:
+        """Notes on evaluations of the trials ``rows`` that ended early, once a miss of the targets
+        that were asked for then was certain, and leave this target open."""
+        rows = rows[self.undecided[rows] > 0]
+        hit = int(np.isfinite(self.steps[rows]).sum())
+        missed = len(rows) - hit
+        wider = (
+            f"{count(hit, 'trial', 'have')} a wider bracket: evaluations that ended early leave "
+            "open whether they had passed this target"
+        )
+        counted = (
+            f"{count(missed, 'trial')} may have passed this target at an evaluation that ended "
+            f"early, and {agreeing(missed, 'count')} as not having reached it"
+        )
+        return [wider] * (hit > 0) + [counted] * (missed > 0)
 
     def outcomes(self, rows: Rows) -> tuple[TrialOutcome, ...]:
         """The outcomes of those of the trials ``rows`` that ended, in their order."""

@@ -3,6 +3,9 @@
 A finer evaluation grid finds earlier chance hits, so the grid is part of a result. A regime
 that moves when the grid is thinned depends on the grid and not on the workload alone.
 
+Evaluations that ended after a part of their split leave brackets as wide as they were: what is kept
+of them neither is a hit nor a miss, where its interval does not say so.
+
 Measurements are read twice, batch by batch: for the evaluations of each study, and for the first
 kept evaluations of trials that went on after their target.
 """
@@ -18,7 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from results.storage.dataset import retrying
-from results.targets.evaluations import Batch
+from results.targets.evaluations import Batch, interval_of
 
 Places = NDArray[np.int64]
 Numbers = NDArray[np.floating[Any]]
@@ -52,9 +55,10 @@ class Frame:
         if not among.any():
             return
         value = self._rows[metric].to_numpy(dtype=float)[among] if metric else None
+        interval = interval_of(self._rows[among], metric) if metric else None
         place, step = place[among].astype(np.int64), self._rows["step"].to_numpy(np.int64)[among]
         starts = np.flatnonzero(np.concatenate([[True], place[1:] != place[:-1]]))
-        yield Batch(place[starts], starts, step, value)
+        yield Batch(place[starts], starts, step, value, interval)
 
 
 def every_second(trials: pd.DataFrame, measured: Evaluations) -> pd.DataFrame | None:
@@ -78,6 +82,10 @@ def every_second(trials: pd.DataFrame, measured: Evaluations) -> pd.DataFrame | 
         pd.to_numeric(trials[name]).astype(float).to_numpy(copy=True)
         for name in ("steps_to_target", "last_miss", "steps_run")
     )
+    missed = misses.copy()
+    wide = np.zeros(len(trials), bool)
+    if "undecided_evaluations" in trials:
+        wide = trials["undecided_evaluations"].gt(0).to_numpy(dtype=bool, na_value=False)
     dominated = trials["stop_reason"].eq("dominated").to_numpy() & np.isnan(steps)
     dominated_places = _by_study(study, dominated)
     for which, places in _by_study(study, hit).items():
@@ -91,8 +99,12 @@ def every_second(trials: pd.DataFrame, measured: Evaluations) -> pd.DataFrame | 
         grid = np.append(evaluated, np.ceil(beyond))
         steps[places] = grid[at + odd]
         misses[places] = np.where(at < 2, np.where(odd, evaluated[0], 0.0), grid[at - 2 + odd])
-        cut = dominated_places.get(which, np.zeros(0, np.int64))
         kept = grid[::2]
+        # No kept evaluation after their last miss is a miss for certain.
+        of_wide = places[wide[places]]
+        earlier = np.searchsorted(kept, missed[of_wide], side="right")
+        misses[of_wide] = np.where(earlier > 0, kept[earlier - 1], 0.0)
+        cut = dominated_places.get(which, np.zeros(0, np.int64))
         following = np.searchsorted(kept, ran[cut], side="right")
         ran[cut] = np.where(
             following < len(kept), kept[np.minimum(following, len(kept) - 1)], ran[cut]
@@ -105,7 +117,8 @@ def every_second(trials: pd.DataFrame, measured: Evaluations) -> pd.DataFrame | 
         first, hits, before = retrying(partial(_first_hits, *arguments))
         late = np.isfinite(hits) & (hits > first)
         steps[rows] = np.where(late, hits, steps[rows])
-        misses[rows] = np.where(late, before, misses[rows])
+        known = late & ~np.isnan(before) & ~wide[rows]
+        misses[rows] = np.where(known, before, misses[rows])
     return trials.assign(steps_to_target=steps, last_miss=misses, steps_run=ran)
 
 
@@ -164,14 +177,15 @@ def _first_hits(
     measured: Evaluations,
 ) -> tuple[Numbers, Numbers, Numbers]:
     """The first kept evaluation of each trial from its ``steps`` on, the first of these that is
-    better than its target, and the last miss before that; infinite and NaN where there is none.
+    better than its target, and the last miss before all that may be; infinite and NaN where there
+    is none.
 
     ``trials`` has each trial once, all of one metric, and ``study`` and ``steps`` are theirs; (n,).
     """
     names = trials["trial"].tolist()
     goals = trials["target_value"].to_numpy(dtype=float)
     lower_is_better = trials["lower_is_better"].fillna(True).to_numpy(dtype=bool)
-    first, hits = np.full((2, len(names)), np.inf)
+    first, hits, opens = np.full((3, len(names)), np.inf)
     misses = np.full(len(names), np.nan)
     # One pass is enough for evaluations in the order of steps. A miss that lies beyond a hit
     # which was read later does not count: a second pass leaves it out.
@@ -184,17 +198,19 @@ def _first_hits(
             kept = later.rows(on_grid)
             assert kept.value is not None
             goal, lower = (kept.by_row(of[kept.trial]) for of in (goals, lower_is_better))
-            better = np.where(lower, kept.value < goal, kept.value > goal)
             if not len(kept.step):
                 continue
+            best, worst = kept.ends(lower)
+            better, maybe = (np.where(lower, end < goal, end > goal) for end in (worst, best))
             # By segments: ``at`` takes several times as long a row.
             trial, starts, step = kept.trial, kept.starts, kept.step.astype(float)
             np.minimum.at(first, trial, np.minimum.reduceat(step, starts))
             hit = np.where(better, step, np.inf)
             np.minimum.at(hits, trial, np.minimum.reduceat(hit, starts))
-            before = np.where(~better & (step < kept.by_row(hits[trial])), step, np.nan)
+            np.minimum.at(opens, trial, np.minimum.reduceat(np.where(maybe, step, np.inf), starts))
+            before = np.where(~maybe & (step < kept.by_row(opens[trial])), step, np.nan)
             np.fmax.at(misses, trial, np.fmax.reduceat(before, starts))
-        if not (misses > hits).any():
+        if not (misses > opens).any():
             break
         misses = np.full(len(names), np.nan)
     return first, hits, misses

@@ -53,7 +53,8 @@ class _Panel:
     target: Target
     point: Point
     evaluations: Mapping[str, np.ndarray]
-    """Steps and values of each trial, (2, n)."""
+    """Steps, values and standard errors of each trial, (3, n); an error is NaN where a whole split
+    was evaluated."""
 
     @property
     def outcomes(self) -> dict[str, str]:
@@ -66,8 +67,9 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     """A panel a batch size: the metric of every trial that ran against steps.
 
     The best trial (X(1) of the N) is dark, from its last miss to its first hit the bracket, the
-    level line the target. A trial that diverged ends in a cross. Of more batch sizes than a figure
-    holds those are shown that divide them evenly, the ends among them.
+    level line the target. A trial that diverged ends in a cross. Where evaluations ended after a
+    part of their split the values are its means, in a band of one standard error. Of more batch
+    sizes than a figure holds those are shown that divide them evenly, the ends among them.
     """
     chosen = _chosen(data)
     curves = list({id(curve): curve for curve, _ in chosen}.values())
@@ -102,8 +104,9 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
 
 
 def numbers(data: FigureData) -> pd.DataFrame:
-    """A row an evaluation of every trial in the figure."""
-    return pd.concat(
+    """A row an evaluation of every trial in the figure; the standard errors of means over a part of
+    a split, if there are any."""
+    rows = pd.concat(
         [
             pd.DataFrame(
                 {
@@ -114,13 +117,15 @@ def numbers(data: FigureData) -> pd.DataFrame:
                     "best": trial == panel.point.trial,
                     "step": step.astype(int),
                     panel.target.metric: value,
+                    "standard_error": error,
                 }
             )
             for panel in _panels(data, _chosen(data))
-            for trial, (step, value) in panel.evaluations.items()
+            for trial, (step, value, error) in panel.evaluations.items()
         ],
         ignore_index=True,
     )
+    return rows if rows["standard_error"].notna().any() else rows.drop(columns="standard_error")
 
 
 def _chosen(data: FigureData) -> list[tuple[Curve, Point]]:
@@ -194,13 +199,19 @@ def _spread(curve: Curve, most: int) -> list[Point]:
 
 
 def _read(evaluations: Evaluations, trials: Sequence[str], metric: str) -> dict[str, np.ndarray]:
-    """Steps and values of each trial, by step, without values that are not finite."""
+    """Steps, values and standard errors of each trial, by step, without values that are not
+    finite."""
     parts: dict[int, list[np.ndarray]] = {}
     for batch in evaluations.of(trials, metric):
         assert batch.value is not None
         ends = np.append(batch.starts[1:], len(batch.step))
+        error = np.full(len(batch.step), np.nan)
+        if batch.interval is not None:
+            known = batch.interval
+            error = np.where(known.partial, known.standard_error, np.nan)
         for trial, start, end in zip(batch.trial, batch.starts, ends, strict=True):
-            rows = np.array([batch.step[start:end], batch.value[start:end]], dtype=float)
+            columns = [column[start:end] for column in (batch.step, batch.value, error)]
+            rows = np.array(columns, dtype=float)
             parts.setdefault(int(trial), []).append(rows)
     curves = {}
     for place in sorted(parts):
@@ -222,7 +233,7 @@ def _draw_panel(ax: Axes, panel: _Panel) -> None:
     grid(ax)
     for name in reversed(CLASSES):
         lines = [
-            panel.evaluations[trial].T
+            panel.evaluations[trial][:2].T
             for trial, outcome in panel.outcomes.items()
             if outcome == name and trial != point.trial
         ]
@@ -230,14 +241,26 @@ def _draw_panel(ax: Axes, panel: _Panel) -> None:
             LineCollection(lines, colors=[_colour(name)], linewidths=stroke(0.5), zorder=2),
             autolim=False,
         )
+    for trial, outcome in panel.outcomes.items():
+        best_trial = trial == point.trial
+        _draw_band(ax, panel.evaluations[trial], ink() if best_trial else _colour(outcome))
     ax.axhline(panel.target.value, color=ink(), linewidth=stroke(0.8), linestyle=DASHES, zorder=3)
     best = panel.evaluations.get(str(point.trial))
     if best is not None:
-        ax.plot(*best, color=ink(), linewidth=stroke(1.2), zorder=5)
+        ax.plot(*best[:2], color=ink(), linewidth=stroke(1.2), zorder=5)
         _draw_bracket(ax, point, best)
     elif point.censored:
         ax.text(0.97, 0.94, "target not reached", transform=ax.transAxes, ha="right", va="top",
                 fontsize="small")  # fmt: skip
+
+
+def _draw_band(ax: Axes, evaluated: np.ndarray, colour: Any) -> None:
+    """One standard error on each side of means over a part of a split; none at whole ones."""
+    step, value, error = evaluated
+    if np.isfinite(error).any():
+        half = np.nan_to_num(error, posinf=0.0)
+        ax.fill_between(step, value - half, value + half, color=tint(colour, 0.3), linewidth=0,
+                        zorder=1.5)  # fmt: skip
 
 
 def _bracket_colour() -> Any:
@@ -290,7 +313,7 @@ def _draw_divergences(ax: Axes, panel: _Panel) -> None:
     low, high = ax.get_ylim()
     for trial, outcome in panel.outcomes.items():
         if outcome == "infeasible":
-            step, value = panel.evaluations[trial][:, -1]
+            step, value = panel.evaluations[trial][:2, -1]
             ax.plot([step], [np.clip(value, low, high)], marker="x", color=visible(VERMILION),
                     markersize=mark(3.4), markeredgewidth=stroke(0.8), zorder=4,
                     clip_on=False)  # fmt: skip
@@ -310,4 +333,8 @@ def _handles(panels: Sequence[_Panel]) -> list[Artist]:
                                      "markersize": 3.4} if name == "infeasible" else {}  # fmt: skip
             options = {"color": _colour(name), "linestyle": "-", "linewidth": 0.9, **cross}
             handles.append(entry(OUTCOMES[name], **options))
+    every = [evaluated for panel in panels for evaluated in panel.evaluations.values()]
+    if any(np.isfinite(evaluated[2]).any() for evaluated in every):
+        band = Patch(facecolor=tint(faint(), 0.3), linewidth=0, label="± 1 standard error")
+        handles.append(band)
     return handles

@@ -142,6 +142,7 @@ def _retargeted(row: Mapping[str, Any], target: Target, steps: pd.Series | None)
         "lower_is_better": target.lower_is_better,
         "steps_to_target": None,
         "last_miss": None,
+        "undecided_evaluations": None if steps is None else steps["undecided_evaluations"] or None,
         "refined_steps": None,  # they belong to the bracket of the other target
         "refined_last_miss": None,
     }

@@ -27,7 +27,7 @@ _COUNTS = {
     **dict.fromkeys(("gradients_per_step", "baseline_steps"), 1),
     "replicate": 0,
     **dict.fromkeys(("steps_to_target", "last_miss", "refined_steps", "refined_last_miss"), 0),
-    "relative_error": 0,
+    **dict.fromkeys(("undecided_evaluations", "relative_error"), 0),
     **dict.fromkeys(("train_seconds", "evaluation_seconds", "other_seconds"), 0),
 }
 """Number columns and their least values; all are finite."""

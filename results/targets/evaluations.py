@@ -13,20 +13,42 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from results.schema import METRIC_COLUMNS
+from results.schema import INTERVAL_COLUMNS, METRIC_COLUMNS
 from results.storage.dataset import in_batches, reading
 from results.storage.source import IDENTIFYING
 from results.storage.tables import Tables
+from results.targets.target import Target
 
 _TEXTS_READ = 256
 """Number of texts of ``metrics`` in a batch that are read for the names of metrics."""
 
 Places = NDArray[np.int64]
 Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """What rows say of a metric on the whole split, where evaluations ended after a part of it."""
+
+    partial: NDArray[np.bool_]
+    """Whether the evaluation ended after a part, so that its value is the mean of that part, (n,).
+    The others follow for these rows alone."""
+    low: Numbers
+    """The metric on the whole split is not below, (n,); infinite where there is no bound."""
+    high: Numbers
+    """Nor above, (n,)."""
+    standard_error: Numbers
+    """Of the mean, (n,); NaN where it is not known."""
+
+    def rows(self, keep: NDArray[np.bool_]) -> Interval:
+        """The rows that are to be kept, (n,)."""
+        low, high, error = (each[keep] for each in (self.low, self.high, self.standard_error))
+        return Interval(self.partial[keep], low, high, error)
 
 
 @dataclass(frozen=True)
@@ -42,6 +64,33 @@ class Batch:
     """The step of each row, (n,)."""
     value: Numbers | None
     """The metric, NaN where there is none; (n,)."""
+    interval: Interval | None = None
+    """None where each evaluation is of its whole split."""
+
+    @property
+    def partial(self) -> NDArray[np.bool_]:
+        """Whether each evaluation ended after a part of its split, (n,)."""
+        if self.interval is None:
+            return np.zeros(len(self.step), bool)
+        return self.interval.partial
+
+    def ends(self, lower_is_better: bool | NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
+        """The best and the worst value that the metric can have on the whole split, (n,) each; the
+        same array where all evaluations are of whole splits."""
+        assert self.value is not None
+        if self.interval is None:
+            return self.value, self.value
+        known = self.interval
+        low = np.where(known.partial, known.low, self.value)
+        high = np.where(known.partial, known.high, self.value)
+        return np.where(lower_is_better, low, high), np.where(lower_is_better, high, low)
+
+    def decided(self, target: Target) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which evaluations may have passed the target, and which have for certain; (n,) each, the
+        same where all are of whole splits."""
+        best, worst = self.ends(target.lower_is_better)
+        certain: NDArray[np.bool_] = target.hits(worst)
+        return (certain if best is worst else target.hits(best)), certain
 
     def by_row(self, values: NDArray[Any]) -> NDArray[Any]:
         """A value for each segment (k,), repeated for its rows (n,)."""
@@ -55,7 +104,9 @@ class Batch:
         segments = sizes > 0
         sizes = sizes[segments]
         value = None if self.value is None else self.value[keep]
-        return Batch(self.trial[segments], np.cumsum(sizes) - sizes, self.step[keep], value)
+        interval = None if self.interval is None else self.interval.rows(keep)
+        starts = np.cumsum(sizes) - sizes
+        return Batch(self.trial[segments], starts, self.step[keep], value, interval)
 
 
 class Evaluations:
@@ -102,7 +153,7 @@ class Evaluations:
             files, commits = source.with_trials(rows).measured(coded=["trial", "run"])
             runs = dict(zip(rows["trial"].to_pylist(), commits.to_pylist(), strict=True))
             with reading(f"{source.root}/measurements"):
-                batches = in_batches(files, columns)
+                batches = in_batches(files, columns, INTERVAL_COLUMNS if metric else ())
                 yield from live(batches, trials, [runs.get(name) for name in trials], metric)
 
 
@@ -133,8 +184,9 @@ def live(
     """Of each batch the rows whose trial is among ``trials`` with its run at that place in
     ``runs``, if there are any. ``Batch.trial`` is the place among ``trials``.
 
-    ``batches`` have the columns trial, run, step and ``column_of(metric)``; text may be
-    dictionary-encoded. Without a ``metric`` there are no values.
+    ``batches`` have the columns trial, run, step and ``column_of(metric)``, and those of
+    ``schema.INTERVAL_COLUMNS`` or none of them; text may be dictionary-encoded. Without a
+    ``metric`` there are no values.
     """
     places = {name: place for place, name in enumerate(trials)}
     numbers = {run: number for number, run in enumerate(dict.fromkeys(runs)) if run is not None}
@@ -154,7 +206,8 @@ def live(
             continue
         step = batch.column("step").to_numpy(zero_copy_only=False)
         value = None if metric is None else _values(batch.column(column_of(metric)), metric)
-        whole = Batch(place, starts, step, value)
+        interval = None if metric is None else _interval(batch, metric)
+        whole = Batch(place, starts, step, value, interval)
         yield whole if keep.all() else whole.rows(whole.by_row(keep))
 
 
@@ -178,6 +231,48 @@ class _Coded:
         """The place of the text of each of ``rows``, -1 for one that has none."""
         table = np.array([*(places.get(name, -1) for name in self.names), -1], np.int64)
         return table[self.codes[rows]]
+
+
+def _interval(batch: pa.RecordBatch, metric: str) -> Interval | None:
+    """What partial evaluations say of a metric; None where all are whole."""
+    about, *columns = INTERVAL_COLUMNS
+    if about not in batch.schema.names or batch[about].null_count == len(batch):
+        return None
+    named = pc.fill_null(pc.equal(batch[about], metric), False)
+    return _bounded(
+        batch[about].is_valid().to_numpy(zero_copy_only=False),
+        named.to_numpy(zero_copy_only=False),
+        *(_numbers(batch[name]) for name in columns),
+    )
+
+
+def interval_of(measurements: pd.DataFrame, metric: str) -> Interval | None:
+    """The same of a frame with a row an evaluation, which need not have these columns."""
+    about, *columns = INTERVAL_COLUMNS
+    if about not in measurements or measurements[about].isna().all():
+        return None
+    return _bounded(
+        measurements[about].notna().to_numpy(dtype=bool),
+        measurements[about].eq(metric).to_numpy(dtype=bool, na_value=False),
+        *(measurements[name].to_numpy(dtype=float, na_value=np.nan) for name in columns),
+    )
+
+
+def _bounded(
+    partial: NDArray[np.bool_],
+    named: NDArray[np.bool_],
+    low: Numbers,
+    high: Numbers,
+    standard_error: Numbers,
+) -> Interval:
+    """From the columns of measurements, (n,) each; ``named``: whether they are about the metric,
+    since they say nothing of another one."""
+    return Interval(
+        partial,
+        np.where(named & ~np.isnan(low), low, -np.inf),
+        np.where(named & ~np.isnan(high), high, np.inf),
+        np.where(named, standard_error, np.nan),
+    )
 
 
 def _values(column: pa.Array, metric: str) -> Numbers:

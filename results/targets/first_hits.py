@@ -4,6 +4,10 @@ The slow twin (``retarget.steps_to_target``) sorts all evaluations at once. As a
 the evaluations of a trial are contiguous and ordered by step, so that one pass gives the first
 strictly better one and the last miss before it. A trial that is not so ordered is marked as
 scattered, and left to the twin.
+
+An evaluation that ended after a part of its split is a hit or a miss where its interval says so,
+and else undecided: the first hit is then one that is certain, and the last miss comes before
+all that may be hits, so that the bracket holds the steps that full evaluations would have given.
 """
 
 from __future__ import annotations
@@ -18,6 +22,8 @@ from numpy.typing import NDArray
 from results.targets.evaluations import Batch, Numbers, Places, live
 from results.targets.target import Target
 
+Flags = NDArray[np.bool_]
+
 
 @dataclass(frozen=True)
 class FirstHits:
@@ -26,11 +32,14 @@ class FirstHits:
     first: Numbers
     """Steps to the target, NaN where it was not reached."""
     last_miss: Numbers
-    """The evaluation before, 0 if there was none; NaN where the target was not reached."""
+    """The last miss before it, 0 if there was none; NaN where the target was not reached."""
+    undecided: NDArray[np.int64]
+    """The number of evaluations before it that may have passed the target as well, since they ended
+    after a part of their split; of a trial that did not reach it: of all."""
     measured: NDArray[np.bool_]
     """Whether any evaluation has a value of the metric."""
     scattered: NDArray[np.bool_]
-    """Whether its evaluations are not ordered by step, so that the three above are not valid."""
+    """Whether its evaluations are not ordered by step, so that those above are not valid."""
 
 
 def first_hits(
@@ -38,9 +47,8 @@ def first_hits(
 ) -> FirstHits:
     """The step at which each of ``trials`` first was strictly better than ``target``.
 
-    ``batches`` have the columns trial, run, step and ``column_of(target.metric)``; text may be
-    dictionary-encoded. A row counts if its trial is among ``trials`` with its run at that place in
-    ``runs``. An evaluation without a value does not count.
+    ``batches`` are those of ``evaluations.live``. A row counts if its trial is among ``trials``
+    with its run at that place in ``runs``. An evaluation without a value does not count.
     """
     search = _Search(len(trials), target)
     for batch in live(batches, trials, runs, target.metric):
@@ -49,6 +57,7 @@ def first_hits(
     return FirstHits(
         first=np.where(hit, search.first, np.nan),
         last_miss=np.where(hit, search.miss, np.nan),
+        undecided=search.undecided,
         measured=search.last >= 0,
         scattered=search.scattered,
     )
@@ -59,8 +68,11 @@ class _Search:
         self._target = target
         self.first = np.full(trials, np.inf)
         self.miss = np.zeros(trials)
+        self.undecided = np.zeros(trials, np.int64)
         self.last = np.full(trials, -1, np.int64)
         self.scattered = np.zeros(trials, bool)
+        self._open = np.full(trials, np.inf)
+        """The first evaluation that may have passed the target: no later one is its last miss."""
 
     def add(self, batch: Batch) -> None:
         assert batch.value is not None
@@ -68,30 +80,40 @@ class _Search:
         if not measured.any():
             return
         batch = batch.rows(measured)
-        trial, starts, step, value = batch.trial, batch.starts, batch.step, batch.value
-        assert value is not None
-        hit = self._target.hits(value)
+        trial, starts, step = batch.trial, batch.starts, batch.step
+        maybe, hit = batch.decided(self._target)
         falls = step[1:] < step[:-1]
         falls[starts[1:] - 1] = False
         if falls.any() or len(np.unique(trial)) < len(trial):
             each = batch.by_row(trial)
             order = np.lexsort((step, each))
-            each, step, hit = each[order], step[order], hit[order]
+            each, step, maybe, hit = each[order], step[order], maybe[order], hit[order]
             starts = np.flatnonzero(np.concatenate([[True], each[1:] != each[:-1]]))
             trial = each[starts]
-        self._join(trial, starts, step, hit)
+        self._join(trial, starts, step, maybe, hit)
 
-    def _join(self, trial: Places, starts: Places, step: Places, hit: NDArray[np.bool_]) -> None:
+    def _join(self, trial: Places, starts: Places, step: Places, maybe: Flags, hit: Flags) -> None:
         """Append a batch: ``trial`` each once, its evaluations from ``starts`` on."""
         ends = np.append(starts[1:], len(step))
         self.scattered[trial[step[starts] < self.last[trial]]] = True
-        hits = np.flatnonzero(hit)
-        of = np.searchsorted(starts, hits, side="right") - 1
-        of, at = np.unique(of, return_index=True)
-        at = hits[at]
+        of, at = _firsts(starts, hit)
         new = np.isinf(self.first[trial[of]])
+        self.first[trial[of[new]]] = step[at[new]]
+        of, at = _firsts(starts, maybe)
+        new = np.isinf(self._open[trial[of]])
         of, at = of[new], at[new]
         before = np.maximum(self.last[trial[of]], 0)
-        self.first[trial[of]] = step[at]
+        self._open[trial[of]] = step[at]
         self.miss[trial[of]] = np.where(at > starts[of], step[at - 1], before)
+        undecided = np.flatnonzero(maybe & ~hit)
+        if len(undecided):
+            of = trial[np.searchsorted(starts, undecided, side="right") - 1]
+            np.add.at(self.undecided, of[step[undecided] < self.first[of]], 1)
         self.last[trial] = step[ends - 1]
+
+
+def _firsts(starts: Places, among: Flags) -> tuple[Places, Places]:
+    """The segments that have a row ``among`` (n,), and the first of these rows in each."""
+    rows = np.flatnonzero(among)
+    of, at = np.unique(np.searchsorted(starts, rows, side="right") - 1, return_index=True)
+    return of, rows[at]

@@ -5,6 +5,9 @@ an easier one before. A trial that was dominated at step c, and had not reached 
 c, ranks behind at least ``keep`` trials of its study: those reached the recorded target, and so the
 easier one, before c. It is censored at c and the first ``keep`` order statistics stand.
 
+Evaluations that ended after a part of their split leave some targets open: brackets are wider then,
+and ``undecided_evaluations`` counts them (``first_hits``).
+
 Any other target would depend on training after the stop, and is refused.
 """
 
@@ -20,38 +23,56 @@ import pyarrow.compute as pc
 
 from results.counts import agreeing, count
 from results.errors import ResultsError, nearest
-from results.schema import METRIC_COLUMNS
+from results.schema import INTERVAL_COLUMNS, METRIC_COLUMNS
 from results.storage.dataset import in_batches, reading, retrying
 from results.storage.tables import Tables
-from results.targets.evaluations import column_of, measured_metrics
+from results.targets.evaluations import Batch, column_of, interval_of, measured_metrics
 from results.targets.first_hits import FirstHits, first_hits
 from results.targets.target import Target
 
 _TARGET = ["target_metric", "target_value", "lower_is_better"]
 _RECORDED = ["trial", "status", "stop_reason", "target_metric", "target_value", "lower_is_better"]
-_RECORDED += ["stop_at_target", "steps_to_target", "last_miss"]
+_STEPS = ["steps_to_target", "last_miss", "undecided_evaluations"]
+_RECORDED += ["stop_at_target", *_STEPS]
 
 
 def steps_to_target(measurements: pd.DataFrame, target: str | Target) -> pd.DataFrame:
     """The first step of each trial whose metric is strictly better, and the last miss before it.
 
     ``measurements`` has the columns trial, step and the target's metric (or ``metrics``, JSON
-    text). Returns a frame indexed by trial with float64 ``steps_to_target`` and ``last_miss`` (the
-    step evaluated just before, 0 if there was none), both NaN for a trial that never reached it. An
-    evaluation without a value of the metric does not count.
+    text), and those of ``schema.INTERVAL_COLUMNS`` where evaluations ended after a part of a split.
+    Returns a frame indexed by trial with float64 ``steps_to_target`` and ``last_miss`` (the
+    step evaluated just before, 0 if there was none), both NaN for a trial that never reached it,
+    and ``undecided_evaluations`` before these steps (``first_hits``). An evaluation without a value
+    of the metric does not count.
 
     Raises:
         ResultsError: no such metric.
     """
     target = Target.parse(target) if isinstance(target, str) else target
     trials = pd.Index(measurements["trial"].unique(), name="trial")
-    rows = measurements[["trial", "step"]].assign(value=metric(measurements, target.metric))
-    rows = rows[rows["value"].notna()].sort_values(["trial", "step"], kind="stable")
-    steps = rows["step"].astype(float)
+    values = metric(measurements, target.metric).to_numpy(dtype=float)
+    steps = measurements["step"].to_numpy(np.int64)
+    known = interval_of(measurements, target.metric)
+    every = Batch(np.arange(len(steps)), np.arange(len(steps)), steps, values, known)
+    maybe, hit = every.decided(target)
+    rows = pd.DataFrame({"trial": measurements["trial"].to_numpy(), "step": steps.astype(float)})
+    rows = rows.assign(maybe=maybe, hit=hit)[~np.isnan(values)]
+    rows = rows.sort_values(["trial", "step"], kind="stable")
     first = rows["trial"].ne(rows["trial"].shift())
-    hits = rows.assign(steps_to_target=steps, last_miss=steps.shift().where(~first, 0.0))
-    hits = hits[target.hits(rows["value"])].drop_duplicates("trial", keep="first")
-    return hits.set_index("trial")[["steps_to_target", "last_miss"]].reindex(trials)
+    rows["before"] = rows["step"].shift().where(~first, 0.0)
+    hits = rows[rows["hit"]].groupby("trial")["step"].first()
+    undecided = rows[rows["maybe"] & ~rows["hit"]]
+    reached = hits.reindex(undecided["trial"]).fillna(np.inf).to_numpy()
+    undecided = undecided[undecided["step"].to_numpy() < reached]
+    reached_at = pd.DataFrame(
+        {
+            "steps_to_target": hits,
+            "last_miss": rows[rows["maybe"]].groupby("trial")["before"].first().reindex(hits.index),
+        }
+    ).reindex(trials)
+    counts = undecided.groupby("trial").size().reindex(trials, fill_value=0)
+    return reached_at.assign(undecided_evaluations=counts)
 
 
 def measured_steps(results: Tables, trials: Iterable[str], target: Target) -> pd.DataFrame:
@@ -59,7 +80,8 @@ def measured_steps(results: Tables, trials: Iterable[str], target: Target) -> pd
     metric has not reached it."""
     rows, ids = results.trial_rows, pa.array(sorted(set(trials)), pa.string())
     part = results.with_trials(rows.filter(pc.is_in(rows["trial"], ids)))
-    measured = part.read_measurements(["trial", "step", column_of(target.metric)])
+    columns = ["trial", "step", column_of(target.metric), *INTERVAL_COLUMNS]
+    measured = part.read_measurements(columns)
     try:
         return steps_to_target(measured, target)
     except ResultsError:  # none of them was measured by it
@@ -230,7 +252,7 @@ def _first_hits(results: Tables, target: Target) -> FirstHits:
     def search() -> FirstHits:
         files, runs = results.measured(coded=["trial", "run"])
         with reading(f"{results.root}/measurements"):
-            batches = in_batches(files, ["trial", "run", "step", column])
+            batches = in_batches(files, ["trial", "run", "step", column], INTERVAL_COLUMNS)
             return first_hits(batches, trials, runs.to_pylist(), target)
 
     def metrics() -> list[str]:
@@ -245,10 +267,11 @@ def _first_hits(results: Tables, target: Target) -> FirstHits:
             raise _no_metric(target.metric, measured)
     if hits.scattered.any():
         scattered = results.with_trials(results.trial_rows.filter(pa.array(hits.scattered)))
-        plain = steps_to_target(scattered.read_measurements(["trial", "step", column]), target)
+        columns = ["trial", "step", column, *INTERVAL_COLUMNS]
+        plain = steps_to_target(scattered.read_measurements(columns), target)
         plain = plain.reindex(scattered.trial_rows["trial"].to_pylist())
-        hits.first[hits.scattered] = plain["steps_to_target"].to_numpy()
-        hits.last_miss[hits.scattered] = plain["last_miss"].to_numpy()
+        for name, values in zip(_STEPS, (hits.first, hits.last_miss, hits.undecided), strict=True):
+            values[hits.scattered] = plain[name].to_numpy()
     return hits
 
 
@@ -273,6 +296,9 @@ def _recompute(
     return trials.assign(
         steps_to_target=trials["steps_to_target"].where(recorded, steps),
         last_miss=trials["last_miss"].where(recorded, miss),
+        undecided_evaluations=trials["undecided_evaluations"].where(
+            recorded, np.where(excluded | (hits.undecided == 0), np.nan, hits.undecided)
+        ),
         status=trials["status"].mask(complete, "COMPLETE"),
         stop_reason=trials["stop_reason"].mask(complete, "target").mask(ran_on, "budget"),
     )

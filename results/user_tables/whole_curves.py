@@ -8,12 +8,13 @@ from typing import Any
 import pandas as pd
 
 from results.errors import ResultsError
-from results.schema import SPLITS
+from results.schema import INTERVAL_COLUMNS, SPLITS
 from results.storage.source import Memory
 from results.user_tables.runs import run_numbers, surviving
 from results.user_tables.table_file import TableFile
 from results.user_tables.trials import memory, trials
 
+_PARTIAL = INTERVAL_COLUMNS[0]
 _NO_METRICS = {"target", "examples", "run"}
 
 
@@ -26,6 +27,13 @@ def whole_curves(file: TableFile, rows: pd.DataFrame) -> Memory:
     Raises:
         ResultsError: as ``curves.read``.
     """
+    for at, cell in enumerate(file.columns.get(_PARTIAL, ())):
+        if cell is not None:
+            raise file.fail(
+                at,
+                "a mean over a part of a split, where a table has values of the whole one",
+                f"leave such rows out: WHERE {_PARTIAL} IS NULL",
+            )
     known = [str(name) for name in rows if name not in {"batch_size", "step"}]
     if file.has("run"):
         rows["run"] = [str(cell) for cell in file.columns["run"]]

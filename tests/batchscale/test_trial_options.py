@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -14,6 +17,7 @@ import workloads
 from batchscale import training
 from experiments.plan import Pack
 from experiments.training.pack_training import Training
+from results.storage.dataset import encode
 from tests.batchscale.conftest import Command
 from tests.experiments.user_layouts import LAYOUTS
 from workloads.base import Workload
@@ -91,3 +95,22 @@ def test_a_recorded_trial_keeps_its_layout(tmp_path: Path, monkeypatch: pytest.M
     again = training.rerun(swept.trials["trial"].iloc[0], results="runs", trust=True)
     assert again.equal
     assert [pack.study.layout.name for pack in packs] == ["mine.py:Gathered"]
+
+
+def test_a_mean_over_a_part_is_not_compared_with_its_record(small: Path, tmp_path: Path) -> None:
+    """Another target of then may have ended its evaluation elsewhere."""
+    root = Path(shutil.copytree(small, tmp_path / "runs"))
+    file = next((root / "measurements").rglob("*.parquet"))
+    rows = pq.read_table(file)
+    trial = rows["trial"][0].as_py()
+
+    def changed(**cells: object) -> bool:
+        columns = dict(rows.to_pydict())
+        for name, cell in cells.items():
+            columns[name] = [cell, *columns[name][1:]]
+        file.write_bytes(encode(pa.table(columns, schema=rows.schema)))
+        return bs.rerun(trial, results=root).equal
+
+    assert not changed(validation_error=0.123)
+    part = {"evaluated_examples": 100, "interval_low": 0.0, "interval_high": 1.0}
+    assert changed(validation_error=0.123, interval_metric="validation_error", **part)

@@ -103,6 +103,14 @@ def temporary(root: Path) -> None:
     old(left)
 
 
+def unbounded(root: Path) -> None:
+    """An evaluation of a part of its split that says nothing of the whole."""
+    edit(root, "measurements", "evaluated_examples", lambda rows: [100, 100, *rows[2:]])
+    edit(root, "measurements", "interval_metric", first_changed("validation_error"))
+    edit(root, "measurements", "interval_low", first_changed(0.1))
+    edit(root, "measurements", "interval_high", first_changed(0.2))
+
+
 def renamed(root: Path) -> None:
     (root / "trials" / "fake").rename(root / "trials" / "another")
 
@@ -159,6 +167,11 @@ DEFECTS: dict[str, tuple[Callable[[Path], object], str, str]] = {
         lambda root: edit(root, "measurements", "step", lambda values: [1] * len(values)),
         "stand twice",
         "move the file away",
+    ),
+    "a part without bounds": (
+        unbounded,
+        "1 row of a part of a split lacks its size, or low and high ends for the whole",
+        "move their file away",
     ),
     "another study": (
         lambda root: edit(root, "measurements", "study", first_changed("0" * 20)),

@@ -89,7 +89,7 @@ def test_it_finds_what_sorting_everything_finds(
             assert not ordered
             continue
         assert found.measured[at] == bool(own)
-        expected = slow.loc[trial].to_numpy() if own and slow is not None else [np.nan, np.nan]
+        expected = slow.loc[trial].to_numpy()[:2] if own and slow is not None else [np.nan, np.nan]
         np.testing.assert_array_equal([found.first[at], found.last_miss[at]], expected)
 
 
