@@ -118,9 +118,12 @@ _OF_RECORDS = ("trial", "status", "stop_reason", "run", "steps_run")
 
 
 def measurements(store: Store, metric: str, trials: Iterable[str]) -> pd.DataFrame:
-    """Study, trial, step and a metric of all live measurements of some trials."""
+    """Study, trial, step and a metric of all live measurements of some trials that are of the whole
+    split: the least of means over parts of it would be one of luck."""
     column = metric if metric in METRIC_COLUMNS else "metrics"
-    return of_trials(store, trials).read_measurements(["study", "trial", "step", column])
+    columns = ["study", "trial", "step", column, "interval_metric"]
+    rows = of_trials(store, trials).read_measurements(columns)
+    return rows[rows["interval_metric"].isna()]
 
 
 def of_trials(store: Store, trials: Iterable[str]) -> Results:

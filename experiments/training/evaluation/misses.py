@@ -4,7 +4,7 @@ The examples are read in one random order, so that what was read is a sample dra
 replacement. A mean that is excluded with an error of less than 1e-9 is taken for excluded; what the
 examples left over could never reach is excluded whatever they are.
 
-- Values 0 and 1 (errors): the hypergeometric distribution, exact. Of ``total`` ones among all
+- Values 0 and 1 (errors): the hypergeometric distribution, exact. Of ``total`` errors among all
   ``examples`` at least as many as were seen have a probability, and it grows with ``total``.
 - Other values that are never negative (losses): a bet against the mean (Waudby-Smith and Ramdas
   2020, Estimating means of bounded random variables by betting, section 4). If the mean of all is
@@ -104,7 +104,7 @@ def certain_miss(values: Values, examples: int, target: Target) -> bool:
         values: of those that were read, at least one, in the order in which they were drawn.
     """
     if _are_binary(values):
-        low, high = _of_ones(int(values.sum()), len(values), examples)
+        low, high = _share_of_errors(int(values.sum()), len(values), examples)
         return not target.hit(low if target.lower_is_better else high)
     if target.lower_is_better:
         return _bounded_below(values) and excludes(values, examples, target.value)
@@ -115,7 +115,7 @@ def interval(values: Values, examples: int, target: Target) -> tuple[float, floa
     """Between what the mean over all ``examples`` lies where a miss is certain (``certain_miss``),
     each end but for ``PROBABILITY``; infinite where nothing is known."""
     if _are_binary(values):
-        return _of_ones(int(values.sum()), len(values), examples)
+        return _share_of_errors(int(values.sum()), len(values), examples)
     if target.lower_is_better:  # a loss that was never above 1 may be
         return _least_mean(values, examples, target.value), math.inf
     high = 1 - _least_mean(1 - values, examples, 1 - target.value)
@@ -158,32 +158,32 @@ def _bounded_below(values: Values) -> bool:
     return bool((values >= 0).all() and np.isfinite(values).all())
 
 
-def _of_ones(ones: int, read: int, examples: int) -> tuple[float, float]:
-    """The least and the largest share of ones among all that is not excluded."""
-    low = _most_excluded(ones, read, examples) + 1
-    high = examples - (_most_excluded(read - ones, read, examples) + 1)
+def _share_of_errors(errors: int, read: int, examples: int) -> tuple[float, float]:
+    """The least and the largest share of errors among all that is not excluded."""
+    low = _most_excluded(errors, read, examples) + 1
+    high = examples - (_most_excluded(read - errors, read, examples) + 1)
     return low / examples, high / examples
 
 
 @lru_cache(maxsize=2**16)
-def _most_excluded(ones: int, read: int, examples: int) -> int:
-    """The largest number of ones among all ``examples`` for which at least ``ones`` among ``read``
-    have a probability below ``PROBABILITY``; at least ``ones`` - 1."""
-    low, high = ones - 1, examples
+def _most_excluded(errors: int, read: int, examples: int) -> int:
+    """The largest number of errors among all ``examples`` for which at least ``errors`` among
+    ``read`` have a probability below ``PROBABILITY``; at least ``errors`` - 1."""
+    low, high = errors - 1, examples
     while high - low > 1:
         middle = (low + high) // 2
-        if at_least(ones, read, middle, examples) < PROBABILITY:
+        if at_least(errors, read, middle, examples) < PROBABILITY:
             low = middle
         else:
             high = middle
     return low
 
 
-def at_least(ones: int, read: int, total: int, examples: int) -> float:
-    """The probability of at least ``ones`` ones among ``read`` of ``examples``, of which ``total``
-    are ones, drawn without replacement."""
+def at_least(errors: int, read: int, total: int, examples: int) -> float:
+    """The probability of at least ``errors`` errors among ``read`` of ``examples``, of which
+    ``total`` are errors, drawn without replacement."""
     zeros, log = examples - total, _log_factorials(examples)
-    x = np.arange(max(ones, read - zeros), min(read, total) + 1)
+    x = np.arange(max(errors, read - zeros), min(read, total) + 1)
     ways = log[total] - log[x] - log[total - x] + log[zeros] - log[read - x] - log[zeros - read + x]
     return float(np.exp(ways - (log[examples] - log[read] - log[examples - read])).sum())
 
