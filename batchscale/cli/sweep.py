@@ -259,8 +259,11 @@ def _time_left(state: Status) -> str:
     text = how_far(state.left, state.failed)
     if not state.left:
         return text
+    share = ""
+    if state.evaluation_share is not None:
+        share = f" ({state.evaluation_share:.0%} of the time so far for evaluations)"
     if state.seconds is not None:
-        return f"{text}, about {clock(state.seconds)} with the packs that run now"
+        return f"{text}, about {clock(state.seconds)} with the packs that run now{share}"
     if state.work_seconds is not None:
-        return f"{text}, about {clock(state.work_seconds)} for one worker; nothing runs now"
+        return f"{text}, about {clock(state.work_seconds)} for one worker{share}; nothing runs now"
     return f"{text}; nothing runs now"

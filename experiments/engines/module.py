@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from experiments.convolutions import accepts_channels_last
 from experiments.engines.base import Engine, gather
 from experiments.engines.capture import module_program
 from experiments.engines.module_run import ModuleRun
@@ -34,32 +35,46 @@ class ModuleEngine(Engine):
         super().__init__(context, trials)
         refuse_joint_updates(context.study.layout, context.optimizer)
         first = context.model(trials[0])
-        self.micro = micro_batch(context, first, models=1)
-        self.chunk = chunk_size(context, first, models=1)
         self._draws: dict[str, RandomDraws] = {}
+        # Numbers that depend on how a batch is divided are drawn for the whole, where that fits.
+        divisible = not self._drawn(trials[0], first).unsupported
+        self.micro = micro_batch(context, first, models=1, divisible=divisible)
+        self.chunk = chunk_size(context, first, models=1)
+        self._channels_last = accepts_channels_last(context, first, trials[0])
         self._cache: dict[Any, Tensor] = {}
         self.runs = [self._start(trial) for trial in trials]
 
     def _start(self, trial: Trial) -> ModuleRun:
-        run = ModuleRun(self.context, trial, self.micro, self._draws_of, self._cache)
+        run = ModuleRun(
+            self.context,
+            trial,
+            self.micro,
+            self._draws_of,
+            self._cache,
+            channels_last=self._channels_last,
+        )
         return module_program.flatten(run)
 
     def _draws_of(self, trial: Trial, model: nn.Module) -> RandomDraws:
-        """Run once for each setting of tuned fields, since a field may be a dropout rate.
-
+        """
         Raises:
             WorkloadError: the numbers depend on how a batch is divided, and it is.
         """
+        context, draws = self.context, self._drawn(trial, model)
+        if context.layout.staged:
+            draws.refuse_stages(context)
+        if context.layout.data_ranks > 1 or context.study.batches.largest > self.micro:
+            draws.refuse_parts(context)
+        return draws
+
+    def _drawn(self, trial: Trial, model: nn.Module) -> RandomDraws:
+        """Tried once for each setting of tuned fields, since a field may be a dropout rate."""
         context = self.context
         techniques = context.techniques_of(trial)
         key = json.dumps([context.tuned_fields(trial), techniques.tuned], sort_keys=True)
         if key not in self._draws:
-            draws = RandomDraws.of(context, model, context.workload_of(trial), techniques)
-            if context.layout.staged:
-                draws.refuse_stages(context)
-            if context.layout.data_ranks > 1 or context.study.batches.largest > self.micro:
-                draws.refuse_parts(context)
-            self._draws[key] = draws
+            workload = context.workload_of(trial)
+            self._draws[key] = RandomDraws.of(context, model, workload, techniques)
         return self._draws[key]
 
     @property

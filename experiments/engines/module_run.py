@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from experiments.convolutions import keep_channels_last
 from experiments.engines.base import gather
 from experiments.engines.hessian import HessianDiagonal
 from experiments.engines.metric_sums import MetricSums, measure, watched
@@ -36,18 +37,23 @@ class ModuleRun:
         micro_batch: int,
         draws_of: Callable[[Trial, nn.Module], RandomDraws],
         cache: dict[Any, Tensor],
+        *,
+        channels_last: bool = False,
     ) -> None:
         """
         Args:
             micro_batch: examples of one forward pass.
             draws_of: what a forward pass of the trial's model draws.
             cache: of what depends on shapes alone; the runs of an engine share it.
+            channels_last: whether convolutions compute with their channels last in memory.
         """
         self.context, self.trial = context, trial
         self.workload = context.workload_of(trial)
         self.techniques = context.techniques_of(trial)
         model, layout = context.model(trial), context.layout
         self.draws = draws_of(trial, model)
+        if channels_last:
+            keep_channels_last(model)
         trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
         values = context.optimizer.arguments_in(trial.metaparameters)
         options = parameter_options(

@@ -44,6 +44,8 @@ _EXAMPLES = 1000
 _FEWEST_EXAMPLES = 64
 _EVALUATED = 0.1
 """Seconds that such a probe may take, about, before there are fewer examples."""
+_READ = 1.0
+"""The mean share of a split that an evaluation reads: 1 at most, less where it stops early."""
 _RATE = 2e10
 """Assumed multiply-adds per second, to keep the first step short."""
 
@@ -97,7 +99,7 @@ def packs(study: Study) -> list[int]:
 def _forecast(study: Study, costs: _Costs) -> Forecast:
     count = len(evaluation_steps(study.evaluation_ratio, study.budget_steps))
     sizes = packs(study)
-    evaluation = sum(count * costs.evaluation(models) for models in sizes)
+    evaluation = sum(_READ * count * costs.evaluation(models) for models in sizes)
     steps = sum(study.budget_steps * costs.step(study.mean_batch_size, models) for models in sizes)
     return Forecast(
         engine=costs.engine,

@@ -78,6 +78,9 @@ class Status:
     seconds: float | None
     """Seconds until all is done with the packs that run now, as the driver reports too; ``None`` if
     none runs."""
+    evaluation_share: float | None = None
+    """The part of the recorded packs' seconds that evaluations took, in [0, 1]; ``None`` before any
+    trial has ended."""
     failures: tuple[str, ...] = ()
     """What failed trials say of themselves (``results.failures``)."""
 
@@ -155,6 +158,7 @@ def status(source: str | Path | Location | Results) -> Status:
         packs=live.astype({"step": "Int64"}),
         work_seconds=rounds.worker_seconds(per_study),
         seconds=rounds.seconds_left(per_study, len(claims)),
+        evaluation_share=rounds.evaluation_share(trials),
         failures=tuple(failures(trials)),
     )
 

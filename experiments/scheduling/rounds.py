@@ -315,6 +315,16 @@ def pack_seconds(trials: pd.DataFrame) -> dict[str, dict[str, float]]:
     return seconds
 
 
+def evaluation_share(trials: pd.DataFrame) -> float | None:
+    """The part of all packs' seconds that evaluations took, from rows of the trials table; ``None``
+    where no seconds are known."""
+    columns = ["train_seconds", "evaluation_seconds", "other_seconds"]
+    # A row has what its pack had taken when the trial ended.
+    by_pack = trials.groupby(["study", "pack"])[columns].max().sum()
+    total = float(by_pack.sum())
+    return float(by_pack["evaluation_seconds"]) / total if total else None
+
+
 def trial_cost(budget_steps: int, batch_size: float) -> float:
     """A study's longest trial, in steps that each cost a fixed part and their examples."""
     return budget_steps * (1 + batch_size / 50)

@@ -158,7 +158,7 @@ def _initialization(context: StudyContext, trial: Trial) -> Finding:
 
 def _micro_batches(context: StudyContext, trial: Trial) -> Finding:
     size, name = context.study.batch_size, "micro-batches"
-    whole = ModuleEngine(context, [trial])
+    whole = _divided(context, trial, size)
     draws = whole.runs[0].draws
     if draws.unsupported:
         return Finding(
@@ -171,8 +171,7 @@ def _micro_batches(context: StudyContext, trial: Trial) -> Finding:
     part = max(unit, size // 4 // unit * unit)
     if part >= size:
         return Finding(check=name, passed=None, finding=f"not compared: one part of {size} at most")
-    layout = dataclasses.replace(context.study, layout=Layout(micro_batch=part))
-    parts = ModuleEngine(dataclasses.replace(context, study=layout), [trial])
+    parts = _divided(context, trial, part)
     for engine in (whole, parts):
         engine.advance(_STEPS)
     apart = _distance(whole.weights(0), parts.weights(0))
@@ -186,6 +185,12 @@ def _micro_batches(context: StudyContext, trial: Trial) -> Finding:
         else f"{ways}: weights differ by {apart:.0e}: an example's loss must not depend on the "
         "others of its batch",
     )
+
+
+def _divided(context: StudyContext, trial: Trial, part: int) -> ModuleEngine:
+    """An engine whose forward passes have at most ``part`` examples."""
+    study = dataclasses.replace(context.study, layout=Layout(micro_batch=part))
+    return ModuleEngine(dataclasses.replace(context, study=study), [trial])
 
 
 def _evaluation(context: StudyContext, trial: Trial) -> Finding:

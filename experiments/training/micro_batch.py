@@ -5,35 +5,58 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from experiments.convolutions import narrow
 from experiments.errors import ExperimentError
 from experiments.training.study_context import StudyContext
 from workloads import Batch, Workload
 from workloads.ghost import has_batch_norm
 
 _CHUNK_BYTES = 512 * 2**20
-"""Most bytes of activations of one micro-batch, when the study names no micro-batch."""
+"""Most bytes of activations of one forward pass, when the study names no micro-batch."""
+_CACHED_BYTES = 20 * 2**20
+"""The same for convolutions on a CPU: from 10 to 40 MiB it makes no difference beyond 5 per cent
+for steps and evaluations of cifar10-resnet8 (``benchmarks/images.py``). Language models and fully
+connected networks gain less than that from any size, and stacks of models nothing."""
 
 
-def chunk_size(context: StudyContext, model: nn.Module, models: int) -> int:
+def chunk_size(
+    context: StudyContext, model: nn.Module, models: int, *, divisible: bool = True
+) -> int:
     """Examples of one model that one forward may hold, ``models`` models at a time.
 
     The number does not depend on how many models are in the pack at hand, so that a trial's bits
     do not either.
+
+    Args:
+        divisible: whether a batch may be divided although its activations fit into memory.
     """
+    cached = divisible and models == 1 and narrow(model, context.device)
     unit = context.ghost_batch or (32 if has_batch_norm(model) else 1)
-    examples = _CHUNK_BYTES // (
+    examples = (_CACHED_BYTES if cached else _CHUNK_BYTES) // (
         models * saved_bytes(context.workload, model, context.small_batch())
     )
     return max(unit, examples // unit * unit)
 
 
-def micro_batch(context: StudyContext, model: nn.Module, models: int) -> int:
-    """Examples of one model in one training forward: as the study says, else ``chunk_size``.
+def micro_batch(
+    context: StudyContext, model: nn.Module, models: int, *, divisible: bool = True
+) -> int:
+    """Examples of one model in one training forward: as the study says, else at most
+    ``chunk_size``.
+
+    Args:
+        divisible: see ``chunk_size``.
 
     Raises:
         ExperimentError: a technique cuts batches in parts, and the batch size is not a multiple.
     """
-    most = context.study.layout.micro_batch or chunk_size(context, model, models)
+    stated = context.study.layout.micro_batch
+    most = stated or chunk_size(context, model, models, divisible=divisible)
+    if stated is None and models == 1 and narrow(model, context.device):
+        # Parts alike: a small last one would take its share of time for little.
+        unit, largest = context.ghost_batch or 1, context.study.batches.largest
+        examples = -(-largest // -(-largest // most))
+        most = -(-examples // unit) * unit
     part = equal_parts(
         context.techniques.micro_batches, context.study.batch_size, context.ghost_batch
     )

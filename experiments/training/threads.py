@@ -17,11 +17,10 @@ from functools import lru_cache
 
 import torch
 
-FROM_THE_SYSTEM = 64 * 2**20
-"""Bytes from which on a tensor gets memory of its own from the system."""
-KEPT = 128 * 2**20
-"""Most free bytes that are kept."""
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+KEPT = 2**30
+"""Most free bytes that are kept: more than a forward pass of the most activations, and its backward
+pass, leave (``micro_batch``)."""
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 """Of glibc's ``malloc.h``."""
 
 
@@ -42,7 +41,7 @@ def _keep_memory() -> None:
     function."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, FROM_THE_SYSTEM)
+        mallopt(_M_MMAP_MAX, 0)
         mallopt(_M_TRIM_THRESHOLD, KEPT)
 
 

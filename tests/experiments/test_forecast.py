@@ -64,6 +64,16 @@ def test_each_batch_size_takes_what_the_machine_takes(machine: Machine) -> None:
         assert cost.evaluation_share == pytest.approx(evaluations / (steps + evaluations))
 
 
+@pytest.mark.usefixtures("machine")
+def test_evaluations_that_read_a_part_take_that_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = _forecasts("grid.batch_size=8")[8][1]
+    monkeypatch.setattr(module, "_READ", 0.25)
+    part = _forecasts("grid.batch_size=8")[8][1]
+    assert part.evaluation_seconds == pytest.approx(whole.evaluation_seconds / 4)
+    less = whole.seconds - part.seconds
+    assert less == pytest.approx(whole.evaluation_seconds * 3 / 4)
+
+
 @pytest.mark.parametrize("slower", [1, 100, 10_000])
 def test_probes_take_no_longer_than_they_may(machine: Machine, slower: int) -> None:
     """On a machine so slow that the large batch sizes are out of reach they are extrapolated."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from batchscale.cli.sweep import _time_left
 from experiments.execution.ledger import Ledger
 from experiments.records.status import status
+from experiments.scheduling import rounds
 from results.errors import ResultsError
 from results.store import Store
 from tests.experiments.test_sweep import experiment, run
@@ -30,6 +34,21 @@ def test_a_complete_sweep(tmp_path: Path) -> None:
     assert found.packs.empty
 
 
+def test_the_share_of_evaluations_is_that_of_packs() -> None:
+    """Each row has the seconds of its pack until its trial ended."""
+    rows = pd.DataFrame(
+        {
+            "study": ["a", "a", "a", "b"],
+            "pack": ["1", "1", "2", "1"],
+            "train_seconds": [1.0, 6.0, 2.0, 0.0],
+            "evaluation_seconds": [0.5, 2.0, 1.0, 1.0],
+            "other_seconds": [0.0, 0.0, 0.0, 4.0],
+        }
+    )
+    assert rounds.evaluation_share(rows) == 4 / 16
+    assert rounds.evaluation_share(rows.iloc[:0]) is None
+
+
 def test_what_is_left_and_running(tmp_path: Path) -> None:
     run(tmp_path, experiment(keep="off", batch_size="64"))
     run(tmp_path, experiment(keep="off", batch_size="64", trials=40), seconds=0)
@@ -45,6 +64,10 @@ def test_what_is_left_and_running(tmp_path: Path) -> None:
     (pack,) = found.packs.to_dict("records")
     assert (pack["trials"], pack["step"], pack["best"]) == (2, 12, 0.2)
     assert found.seconds == found.work_seconds == pytest.approx(20 * study["trial_seconds"])
+    assert found.evaluation_share is None  # the tests' trainer takes no time
+    assert "for evaluations" not in _time_left(found)
+    timed = _time_left(replace(found, evaluation_share=0.25))
+    assert "with the packs that run now (25% of the time so far for evaluations)" in timed
     ledger.release("pack")
 
 
@@ -54,8 +77,10 @@ def test_rows_that_do_not_say_their_budget(tmp_path: Path) -> None:
     rows = [synthetic.study_row("digits-mlp", "sgd", size, **plan) for size in (8, 16)]
     store = Store(tmp_path)
     store.add_studies(rows)
-    synthetic.commit(store, [synthetic.trial_row("digits-mlp", "sgd", 8, 0)])
+    seconds = {"pack": "one", "train_seconds": 3.0, "evaluation_seconds": 1.0, "other_seconds": 0.0}
+    synthetic.commit(store, [synthetic.trial_row("digits-mlp", "sgd", 8, 0) | seconds])
     found = status(tmp_path)
+    assert found.evaluation_share == 0.25
     assert found.studies.left.tolist() == [3, 4]
     assert found.work_seconds is None
 

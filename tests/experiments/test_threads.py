@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -9,7 +11,8 @@ import torch
 
 import batchscale as bs
 from batchscale.output.errors import CommandError
-from experiments.training.threads import single_thread
+from experiments.execution.ray.start import ENVIRONMENT
+from experiments.training.threads import KEPT, single_thread
 
 
 def _small() -> float:
@@ -44,3 +47,34 @@ def test_a_trial_has_the_threads_that_it_is_given() -> None:
     assert torch.get_num_threads() == before
     with pytest.raises(CommandError, match="threads 0 is below 1"):
         bs.trial("digits-softmax", threads=0, **of)
+
+
+_FAULTS = """
+import resource, torch
+from experiments.training.threads import single_thread
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+with single_thread():
+    counted = []
+    for _ in range(21):
+        before = faults()
+        torch.ones(20_000_000)
+        counted.append(faults() - before)
+print(sorted(counted[10:])[5])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc has mallopt")
+def test_memory_of_a_large_tensor_is_kept() -> None:
+    """80 MB again and again: after a few times, which leave gaps, its pages are there."""
+    did = subprocess.run(
+        [sys.executable, "-c", _FAULTS], capture_output=True, text=True, check=True
+    )
+    assert int(did.stdout) < 200
+
+
+def test_workers_keep_it_as_trials_do() -> None:
+    assert ENVIRONMENT["MALLOC_MMAP_MAX_"] == "0"
+    assert ENVIRONMENT["MALLOC_TRIM_THRESHOLD_"] == str(KEPT)

@@ -20,7 +20,7 @@ from experiments.execution.ray.head import watching_head
 from experiments.execution.ray.owner import read_own
 from experiments.execution.ray.token import forget_token, private_token
 from experiments.execution.staging import Staged
-from experiments.training.threads import FROM_THE_SYSTEM, KEPT
+from experiments.training.threads import KEPT
 from results.run_state import processes
 
 _PROBE_SECONDS = 3.0
@@ -34,7 +34,7 @@ _LOGS = {"RAY_ROTATION_MAX_BYTES": str(16 * 2**20), "RAY_ROTATION_BACKUP_COUNT":
 ENVIRONMENT: Mapping[str, str] = {
     # As ``training.threads`` has it, from the start of a process and in all of its threads.
     "MALLOC_ARENA_MAX": "1",
-    "MALLOC_MMAP_THRESHOLD_": str(FROM_THE_SYSTEM),
+    "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(KEPT),
     "OMP_NUM_THREADS": "1",
     "RAY_AIR_NEW_OUTPUT": "0",

@@ -12,6 +12,7 @@ import torch
 
 from experiments import parallel
 from experiments.engines import Engine, make_engine
+from experiments.engines.randomness import RandomDraws
 from experiments.engines.selection import choose as choose_engine
 from experiments.errors import ExperimentError
 from experiments.parallel.ranks import SOLO, Ranks
@@ -108,7 +109,10 @@ class _Probe:
             # There a system kills what takes too much memory, instead of saying so.
             model, models = self.context.model(self.trials[0]), len(self._together())
             with suppress(Exception):  # the first attempt raises it again, and it is recorded
-                return min(share, chunk_size(self.context, model, models))
+                drawn = RandomDraws.of(self.context, model)
+                divisible = drawn.unsupported is None
+                most = chunk_size(self.context, model, models, divisible=divisible)
+                return min(share, most)
         return share
 
     def _together(self) -> Sequence[Trial]:
