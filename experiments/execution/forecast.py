@@ -30,6 +30,7 @@ from experiments.scheduling import rounds
 from experiments.scheduling.dispatch import LARGEST_PACK
 from experiments.search import block
 from experiments.techniques import load as load_techniques
+from experiments.training.evaluation.evaluator import parts_of
 from experiments.training.evaluation_grid import evaluation_steps
 from experiments.training.micro_batch import chunk_size, saved_bytes
 from experiments.training.study_context import StudyContext
@@ -44,8 +45,9 @@ _EXAMPLES = 1000
 _FEWEST_EXAMPLES = 64
 _EVALUATED = 0.1
 """Seconds that such a probe may take, about, before there are fewer examples."""
-_READ = 1.0
-"""The mean share of a split that an evaluation reads: 1 at most, less where it stops early."""
+_WHOLE, _EXAMPLES_OF_A_MISS = 10, 300
+"""Evaluations of a trial that read the whole split, those next to its target, and how many examples
+the others read, about."""
 _RATE = 2e10
 """Assumed multiply-adds per second, to keep the first step short."""
 
@@ -99,7 +101,9 @@ def packs(study: Study) -> list[int]:
 def _forecast(study: Study, costs: _Costs) -> Forecast:
     count = len(evaluation_steps(study.evaluation_ratio, study.budget_steps))
     sizes = packs(study)
-    evaluation = sum(_READ * count * costs.evaluation(models) for models in sizes)
+    evaluation = sum(
+        costs.share_read(count, models) * count * costs.evaluation(models) for models in sizes
+    )
     steps = sum(study.budget_steps * costs.step(study.mean_batch_size, models) for models in sizes)
     return Forecast(
         engine=costs.engine,
@@ -137,6 +141,17 @@ class _Costs:
         """Seconds of an evaluation of a pack."""
         rows = [self._terms(0, many)[:-1] for many, _ in self.evaluations]
         return float(_fit(rows, [t for _, t in self.evaluations]) @ self._terms(0, models)[:-1])
+
+    def share_read(self, count: int, models: int) -> float:
+        """The part of a split that each of ``count`` evaluations reads, in the mean: a stack reads
+        on for each of its models."""
+        parts = parts_of(self.context)
+        if parts is None:
+            return 1.0
+        examples = sum(len(part) for part in parts.parts)
+        whole = min(count, _WHOLE)
+        share = (whole + (count - whole) * min(1.0, _EXAMPLES_OF_A_MISS / examples)) / count
+        return min(1.0, share * (models if self.engine == "stacked" else 1))
 
     def memory(self, study: Study, models: int) -> int:
         """Bytes of a pack while it trains, its data included."""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from experiments.config.compile import load
 from experiments.execution import forecast as module
 from experiments.execution.forecast import PROBE_SECONDS, Forecast, forecast, packs
+from experiments.training.evaluation.parts import SplitParts
 from experiments.training.evaluation_grid import evaluation_steps
 from tests.problems import study
 
@@ -65,13 +66,23 @@ def test_each_batch_size_takes_what_the_machine_takes(machine: Machine) -> None:
 
 
 @pytest.mark.usefixtures("machine")
-def test_evaluations_that_read_a_part_take_that_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = _forecasts("grid.batch_size=8")[8][1]
-    monkeypatch.setattr(module, "_READ", 0.25)
-    part = _forecasts("grid.batch_size=8")[8][1]
-    assert part.evaluation_seconds == pytest.approx(whole.evaluation_seconds / 4)
-    less = whole.seconds - part.seconds
-    assert less == pytest.approx(whole.evaluation_seconds * 3 / 4)
+@pytest.mark.parametrize("engine", ["module", "stacked"])
+def test_evaluations_that_end_early_read_a_part(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten of a trial's evaluations read 6,000 examples, the others 300; a stack reads on for each
+    of its models."""
+    settings = "grid.batch_size=8", f"engine={engine}"
+    of, whole = _forecasts(*settings)[8]
+    monkeypatch.setattr(module, "parts_of", lambda _: SplitParts.of(6000))
+    part = _forecasts(*settings)[8][1]
+    count = len(evaluation_steps(1.05, of.budget_steps))
+    share = (10 + (count - 10) / 20) / count
+    assert part.evaluation_seconds == pytest.approx(
+        whole.evaluation_seconds * (share if engine == "module" else 1)
+    )
+    less = whole.evaluation_seconds - part.evaluation_seconds
+    assert whole.seconds - part.seconds == pytest.approx(less)
 
 
 @pytest.mark.parametrize("slower", [1, 100, 10_000])

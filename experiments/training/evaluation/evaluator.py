@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from experiments.engines.base import Engine
 from experiments.training.evaluation.misses import MissTest, Sample
 from experiments.training.evaluation.parts import SplitParts
+from experiments.training.study_context import StudyContext
 from results.targets.target import Target
 
 SMALLEST = 1_000
@@ -28,23 +29,27 @@ class Measured:
     """Set where only a part of the split was read, of which the metrics are."""
 
 
+def parts_of(context: StudyContext) -> SplitParts | None:
+    """The parts in which a study's evaluations read their split; ``None``: they read all of it."""
+    study, split = context.study, context.splits[context.evaluated[0]]
+    divided = (
+        study.evaluate == "auto"
+        and study.stop_at_target
+        and study.refine is None
+        and len(context.evaluated) == 1
+        and not context.workload.measures_split
+        and not split.iterable
+        and len(split) >= SMALLEST
+    )
+    return SplitParts.of(len(split)) if divided else None
+
+
 class Evaluator:
     """Measures trials of an engine on the splits that their study evaluates."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        context, study = engine.context, engine.context.study
-        split = context.splits[context.evaluated[0]]
-        divided = (
-            study.evaluate == "auto"
-            and study.stop_at_target
-            and study.refine is None
-            and len(context.evaluated) == 1
-            and not context.workload.measures_split
-            and not split.iterable
-            and len(split) >= SMALLEST
-        )
-        self._parts = SplitParts.of(len(split)) if divided else None
+        self._parts = parts_of(engine.context)
 
     def __call__(self, rows: Sequence[int], targets: Sequence[Target | None]) -> list[Measured]:
         """Measure trials (positions in the engine) as they are now.
