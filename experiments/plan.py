@@ -19,6 +19,8 @@ Role = Literal["search", "extension", "repeat"]
 Status = Literal["COMPLETE", "INFEASIBLE", "INCOMPLETE"]
 Precision = Literal["float32", "float64", "bfloat16", "float16", "tf32", "bfloat16_weights"]
 AUTO: Literal["auto"] = "auto"
+REPEATS_FROM = 1_000_000_000
+"""The first index of repeats, far beyond the indices of any table."""
 BaselineSteps = Callable[[str], int | None]
 """The steps to target by the id of a baseline's study; ``None`` where they are not known yet."""
 StopReason = Literal["target", "budget", "diverged", "dominated", "error"]

@@ -85,12 +85,14 @@ _STUDIES: dict[str, pa.DataType] = {
     **_GROUP,
     "targets": _TEXT,  # JSON: ["validation_error < 0.05", …], easiest first
     "search_space": _TEXT,  # JSON: {name: range} of the tuned metaparameters
+    "enlargements": _TEXT,  # JSON: ids of the trials that each enlargement of it adds
     "search_id": _TEXT,  # of the search: its space as first given, what is fixed, its method
     "search_seed": _COUNT,
     "dimensions": _COUNT,  # how many are tuned
     "budget": _TEXT,  # as written: "50 epochs + 2000 steps"
     **_PLAN,
     "experiment_yaml": _TEXT,  # the resolved file; it can be run again
+    "repeats": _COUNT,  # of the best trial, that follow the search; null: none
     "baseline": _TEXT,  # JSON: the studies of whose steps to target lengths are shares
     "notes": _TEXT,  # JSON: sentences for its curve's notes
     **_COMMIT,

@@ -26,10 +26,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Whoever starts a Ray in these tests, and whoever connects to it, shares a token of this run's own.
 os.environ["RAY_AUTH_MODE"] = "token"
 os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(16)
-# In the background of a shell SIGINT is ignored, and children, to which some tests send it, inherit
-# that.
+# In the background of a shell SIGINT is ignored, under nohup SIGHUP, and children, to which some
+# tests send them, inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 pytest_plugins = ["tests.slow_part"]
 _START_SECONDS = 180.0

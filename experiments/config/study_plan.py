@@ -17,7 +17,7 @@ import workloads
 from experiments import identity, optimizers, schedules
 from experiments.factors.rule import Rule
 from experiments.identity import TrialIds
-from experiments.plan import Role, Study, Trial, Value
+from experiments.plan import REPEATS_FROM, Role, Study, Trial, Value
 from experiments.schedules import Schedule
 from experiments.search import DRAWN_AT_MOST, METHODS, History, Table, max_rows, table
 from experiments.search.domains import domain_of
@@ -27,8 +27,6 @@ from workloads import WorkloadError
 
 Box = Mapping[str, Dimension]
 
-_REPEATS_FROM = 1_000_000_000
-"""The first index of repeats, far beyond the indices of any table."""
 _BLOCK = 1_000_000
 """Indices of enlargement k begin at k times this, so that they do not move with the trials."""
 _OCCURRENCES = 1_000_000_000
@@ -143,7 +141,7 @@ class StudyPlan:
         return [
             replace(
                 self.made(trial.metaparameters, -1 - copy, index=trial.index),
-                index=(copy + 1) * _REPEATS_FROM + trial.index,
+                index=(copy + 1) * REPEATS_FROM + trial.index,
                 enlargement=trial.enlargement,
                 role="repeat",
             )

@@ -36,9 +36,10 @@ def end_orphans(store: Store, note: Callable[[str], None] = lambda _: None) -> i
         if claim["holder"].get("pid") == drivers[0].get("pid"):
             trials = count(len(claim["trials"]), "trial")
             note(
-                f"an earlier run ended without a word while it trained {trials} in its own process "
-                f"(study {claim['info'].get('study')}): it was killed, or their code ended it. "
-                "With --address auto such code ends a worker alone, and its trial is found."
+                f"an earlier run did not say here how it ended while it trained {trials} in its "
+                f"own process (study {claim['info'].get('study')}): it was killed, this folder was "
+                "away, or their code ended it. With --address auto such code ends a worker alone, "
+                "and its trial is found."
             )
         for process in (claim["holder"], *claim["processes"]):
             if processes.alive(process):

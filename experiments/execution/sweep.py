@@ -5,6 +5,7 @@ sweep(load("my_model.yaml"), results="results/runs", address="auto", observer=pr
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections import Counter
@@ -116,7 +117,7 @@ def sweep(
     if not (run.incomplete() or run.resolve()):
         run.tidy()
     summary = run.summary()
-    if stop.reason == "signal" and not summary.complete:
+    if stop.reason == "signal" and (run.incomplete() or not summary.complete):
         raise Interrupted("interrupted: give the same command again to continue", summary)
     return summary
 
@@ -137,7 +138,7 @@ class _Sweep:
         self.experiment, self.location, self.observer = experiment, results, observer
         self.pack_size, self.judge = pack_size, judge
         self.began = time.monotonic()
-        self.trained = self.failed = 0
+        self.trained = 0
         self.states: list[StudyState] = []
 
     def report(self, text: str) -> None:
@@ -240,13 +241,17 @@ class _Sweep:
     def _enlarged(self, state: StudyState, where: Sequence[Side]) -> None:
         """Record the enlarged space in the study's row."""
         space = json_text(dict(state.search_space))
+        added = [[trial.id for trial in block.trials] for block in state.blocks]
         before = self.store.studies(self.experiment.name)
-        spaces = before["search_space"][before["study"] == state.study.id]
-        if len(spaces) and spaces.iloc[-1] == space:
-            return  # an earlier run has recorded it
-        self.store.add_studies([{**self.rows[state.study.id], "search_space": space}])
+        for _, last in before[before["study"] == state.study.id].iloc[-1:].iterrows():
+            text = last["enlargements"]
+            known = json.loads(text) if isinstance(text, str) else []
+            if known[: len(added)] == added and (known != added or last["search_space"] == space):
+                return  # an earlier run has recorded it, or further ones too
+        row = {**self.rows[state.study.id], "search_space": space, "enlargements": added}
+        self.store.add_studies([row])
         ends = " and ".join(f"{name} at its {_END[side]} end" for name, side in where)
-        more = count(len(state.blocks[-1].trials), "more trial")
+        more = count(len(added[-1]), "more trial")
         edge = f"the optimum lies on the edge of its search space, {ends}"
         self.note(f"{state.label}: {edge}: {more} beyond it.")
 
@@ -276,7 +281,6 @@ class _Sweep:
                     pool.run(dispatcher, stop, partial(self._poll, dispatcher))
                 finally:
                     self.trained += dispatcher.trained
-                    self.failed += dispatcher.failed
                 if dispatcher.refused is not None:
                     self.note(
                         "the next round does not fit the time left; give the same command "
@@ -358,7 +362,8 @@ class _Sweep:
 
     def summary(self) -> Summary:
         """What the sweep did; what the dataset does not hold does not count."""
-        left = sum(state.left() for state in self.states)
+        counts = [state.counts() for state in self.states]
+        left = sum(each.left for each in counts)
         if left:  # else the baselines of those that wait have not reached the target
             left += sum(plan.study.trials for plan in self.waiting)
         known = [each for state in self.states for each in state.recorded()]
@@ -370,7 +375,7 @@ class _Sweep:
             studies=len(self.states),
             trials=sum(record.stop_reason != "error" for record in records),
             trained=self.trained,
-            failed=self.failed,
+            failed=sum(each.failed for each in counts),
             reached=sum(1 for state in self.states if state.hits()),
             seconds=time.monotonic() - self.began,
             left=left + len(known) - len(records),

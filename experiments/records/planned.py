@@ -68,6 +68,7 @@ def planned(
                 "search_id": study.search_id,
                 "search_seed": plan.seed,
                 "dimensions": len(plan.space),
+                "repeats": study.repeats or None,
                 "baseline": list(plan.baseline) or None,
                 "budget": str(experiment.budget),
                 "engine": study.engine,

@@ -14,9 +14,10 @@ from typing import Any, Self
 
 import pandas as pd
 
+from experiments.plan import REPEATS_FROM
 from experiments.records.baselines import UNREACHED, WAITS
 from experiments.scheduling import rounds
-from experiments.scheduling.rounds import Record, Remaining
+from experiments.scheduling.rounds import Counts, Record, Remaining
 from experiments.search import METHODS, max_rows
 from results.batch_phases import BatchPhases
 from results.counts import count
@@ -33,7 +34,7 @@ _COLUMNS = [
     *("study", "trial", "index", "search_id", "search_seed", "other_searches"),
     *("role", "enlargement", "status", "stop_reason", "steps_run", "target_metric", "target_value"),
     *("steps_to_target", "train_seconds", "evaluation_seconds", "other_seconds", "pack"),
-    *("pack_models", "error", "batch_size"),
+    *("pack_models", "error", "batch_size", "metaparameters"),
 ]
 
 
@@ -61,11 +62,11 @@ class Status:
 
     studies: pd.DataFrame
     """A row a study: experiment, study, workload, optimizer, schedule, batch_size, ``wanted``
-    (feasible trials; 0 where the experiment, edited since, has the study no more), ``done``
-    (recorded trials of its present search), ``reached``, ``infeasible``, ``dominated``, ``failed``,
-    ``running``, ``left`` (trials that are missing under its present target and budget, running ones
-    among them, as the driver counts them: ``rounds.missing_trials``; not failed ones),
-    ``other_searches`` (recorded trials that belong to earlier
+    (feasible trials, what enlargements have added, repeats; 0 where the experiment, edited since,
+    has the study no more), ``done`` (recorded trials of its present search), ``reached``,
+    ``infeasible``, ``dominated``, ``failed``, ``running``, ``left`` (trials that are missing under
+    its present target and budget, running ones among them; not failed ones: as the driver counts,
+    by ``rounds.counts``), ``other_searches`` (recorded trials that belong to earlier
     searches of the study alone), ``waits`` (why it is not trained yet, where a length is of the
     baseline's steps to target; null else), ``trial_seconds`` (of a worker, for each feasible trial
     so far; NaN before the first)."""
@@ -217,35 +218,71 @@ class _Wanted:
     stop_at_target: bool
     keep: int | None
     search: str
+    repeats: int
+    """Repeats of the best trial that follow the search."""
+    added: tuple[str, ...]
+    """Ids of the trials that enlargements of the space have added so far."""
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Self:
+        text = row["enlargements"]
+        blocks = json.loads(text) if isinstance(text, str) else []
         return cls(
             trials=int(row["trials_wanted"]),
             budget_steps=0 if pd.isna(row["budget_steps"]) else int(row["budget_steps"]),
             stop_at_target=row["stop_at_target"] is not False,
             keep=None if pd.isna(row["keep"]) else int(row["keep"]),
             search=row["search"] if row["search"] in METHODS else "sobol",
+            repeats=0 if pd.isna(row["repeats"]) else int(row["repeats"]),
+            added=tuple(trial for block in blocks for trial in block),
         )
 
 
-def _records(table: pd.DataFrame, search: Any) -> dict[int, Record]:
-    """By row of the ``search``'s table. Errors are not tried again here."""
-    places = table["index"].astype(object)
-    further = table["search_id"].ne(search) & table["other_searches"].notna()
-    places[further] = [rows_of(text).get(search) for text in table["other_searches"][further]]
-    if places.isna().any() or places.duplicated().any():  # of another writer
-        places = pd.Series(range(len(table)), index=table.index)
-    cells = (table[name] for name in ("status", "stop_reason", "steps_run", "steps_to_target"))
-    return {
-        int(place): Record(
+def _counts(row: Mapping[str, Any], trials: pd.DataFrame) -> Counts:
+    """What a study wants by now and lacks. Failed trials are not tried again here.
+
+    Args:
+        row: the study's.
+        trials: those of its present search.
+    """
+    study = _Wanted.of(row)
+    most = max_rows(study.search, study.trials)
+    again = trials["role"].eq("repeat")
+    of_table = trials[~again & ~trials["enlargement"].gt(0)]
+    by_id = dict(zip(trials["trial"], trials.index, strict=True))
+    rows = dict(zip(_places(of_table, row["search_id"]), of_table.index, strict=True))
+    rows |= {most + number: by_id.get(trial) for number, trial in enumerate(study.added)}
+    names = ("status", "stop_reason", "steps_run", "steps_to_target")
+    cells = zip(*(trials[name] for name in names), strict=True)
+    records = {
+        label: Record(
             status=str(status),
             stop_reason=str(reason),
             steps_run=0 if pd.isna(run) else int(run),
             steps_to_target=None if pd.isna(steps) else int(steps),
         )
-        for place, status, reason, run, steps in zip(places, *cells, strict=True)
+        for label, (status, reason, run, steps) in zip(trials.index, cells, strict=True)
     }
+
+    def repeats(best: int) -> list[Record | None]:
+        points = trials["metaparameters"]
+        same = trials[again & points.eq(points[rows[best]])]
+        copies = dict(zip(same["index"] // REPEATS_FROM - 1, same.index, strict=True))
+        return [records.get(copies.get(copy)) for copy in range(study.repeats)]
+
+    return rounds.counts(
+        study, most, lambda place: records.get(rows.get(place)), len(study.added), repeats
+    )
+
+
+def _places(table: pd.DataFrame, search: Any) -> list[int]:
+    """The rows of the ``search``'s table that these trials are."""
+    places = table["index"].astype(object)
+    further = table["search_id"].ne(search) & table["other_searches"].notna()
+    places[further] = [rows_of(text).get(search) for text in table["other_searches"][further]]
+    if places.isna().any() or places.duplicated().any():  # of another writer
+        return [*range(len(table))]
+    return [int(place) for place in places]
 
 
 def _study(
@@ -253,22 +290,18 @@ def _study(
 ) -> dict[str, Any]:
     """Its counts, and how many ``feasible`` trials there are of those wanted."""
     trials = every[belongs(every, row["search_id"], row["search_seed"])]
-    in_table = trials["role"].ne("repeat") & ~trials["enlargement"].gt(0)
-    records, study = _records(trials[in_table], row["search_id"]), _Wanted.of(row)
-    wanted = study.trials
-    left = rounds.missing_trials(study, max_rows(study.search, wanted), records.get)
-    planned = planned or running > 0
+    counts, planned = _counts(row, trials), planned or running > 0
     return {
         **{name: row[name] for name in _KEYS},
-        "wanted": wanted if planned else 0,
+        "wanted": counts.wanted if planned else 0,
         "done": int(trials["stop_reason"].ne("error").sum()),
         "reached": int(trials["steps_to_target"].notna().sum()),
         "infeasible": int(trials["status"].eq("INFEASIBLE").sum()),
         "dominated": int(trials["stop_reason"].eq("dominated").sum()),
-        "failed": int(trials["stop_reason"].eq("error").sum()),
+        "failed": counts.failed if planned else 0,
         "running": running,
-        "left": left if planned else 0,
-        "feasible": wanted - left,
+        "left": counts.left if planned else 0,
+        "feasible": counts.wanted - counts.left,
         "other_searches": len(every) - len(trials),
         "waits": None,
     }

@@ -167,12 +167,12 @@ class Summary:
     trained: int
     """Trials that this run recorded."""
     failed: int
-    """Trials whose own code raised, of this run."""
+    """Trials whose own code raised; the next run tries them once more."""
     reached: int
     """Studies in which a trial has reached the target."""
     seconds: float
     left: int
-    """Trials that are missing, without failed ones of this run."""
+    """Trials that are missing, without failed ones."""
 
     @property
     def complete(self) -> bool:

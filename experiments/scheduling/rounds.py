@@ -15,7 +15,7 @@ import math
 import statistics
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -153,41 +153,81 @@ def wave(
     ``rows(start, stop)`` gives rows of the search table. What an earlier run that wanted more
     trials recorded in later rows stops none of these: the best of them is theirs alone.
     """
-    for number, keep, missing in _stages(study, rows, max_rows, lookup):
+    for number, keep, missing in _stages(_Drawn(study, lookup), rows, max_rows):
         if missing:
             return Wave(round=number, trials=missing, keep=keep)
     return None
 
 
-def missing_trials(study: Wanted, max_rows: int, lookup: Callable[[int], Record | None]) -> int:
-    """How many trials of a search are missing: 0 where there is no ``wave``, and only there.
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """What a study wants by now, and how much of it is missing."""
 
-    A row whose trial is missing is taken to be feasible. A failed trial is missing if it is tried
-    again (``Record.fresh``).
+    wanted: int
+    """Feasible trials of its search, trials that its enlargements so far have added, and, when
+    these are there, repeats of the best."""
+    left: int
+    """Those that are missing, without failed ones."""
+    failed: int
+    """Trials whose own code raised."""
+    retried: int
+    """How many of the failed ones this run tries again (``Record.fresh``)."""
+
+
+def counts(
+    study: Wanted,
+    max_rows: int,
+    lookup: Callable[[int], Record | None],
+    extensions: int = 0,
+    repeats: Callable[[int], Sequence[Record | None]] = lambda _: (),
+) -> Counts:
+    """The counts of the driver and of ``status`` alike: nothing is left or tried again where there
+    is no wave, and only there. A row whose trial is missing is taken to be feasible.
 
     Args:
-        lookup: the record of a row of the search table, by its index.
+        lookup: the record of a row of the search table, by its index; from ``max_rows`` on, of the
+            trials that enlargements of the space have added, in their order.
+        extensions: how many these are.
+        repeats: the records of a trial's repeats, by the index that ``lookup`` knows it by.
     """
+    drawn: _Drawn[int] = _Drawn(study, lambda row: _ended(lookup(row)))
+    stages = _stages(drawn, lambda start, stop: range(start, min(stop, max_rows)), max_rows)
+    missing = {row for _, _, rows in stages for row in rows}
+    added = range(max_rows, max_rows + extensions)
+    held = {row: record for row in (*drawn.rows, *added) if (record := lookup(row)) is not None}
+    hits = [
+        (record.steps_to_target, row)
+        for row, record in held.items()
+        if record.steps_to_target is not None
+    ]
+    limit = cutoff((steps for steps, _ in hits), study.keep)
+    wanted = study.trials + extensions
+    left = len(missing) + sum(not settled(study, _ended(held.get(row)), limit) for row in added)
+    records = [*held.values()]
+    if hits and not left:
+        again = repeats(min(hits)[1])
+        wanted += len(again)
+        left = sum(not settled(study, _ended(record), None) for record in again)
+        records += [record for record in again if record is not None]
+    failed = [record for record in records if record.stop_reason == "error"]
+    retried = sum(not record.fresh for record in failed)
+    return Counts(wanted=wanted, left=left, failed=len(failed), retried=retried)
 
-    def rows(start: int, stop: int) -> Sequence[int]:
-        return range(start, min(stop, max_rows))
 
-    stages = _stages(study, rows, max_rows, lookup)
-    return len({row for _, _, missing in stages for row in missing})
+def _ended(record: Record | None) -> Record | None:
+    """The record, of a failed trial as if that were not tried again."""
+    return record if record is None or record.fresh else replace(record, fresh=True)
 
 
 def _stages(
-    study: Wanted,
-    rows: Callable[[int, int], Sequence[T]],
-    max_rows: int,
-    lookup: Callable[[T], Record | None],
+    drawn: _Drawn[T], rows: Callable[[int, int], Sequence[T]], max_rows: int
 ) -> Iterator[tuple[int, int | None, tuple[T, ...]]]:
     """The waves of a study in order: the round, ``keep`` in it, and its rows that are missing.
 
     The next is that after these have become feasible trials.
     """
+    study = drawn.study
     steps = goals(study.trials)
-    drawn = _Drawn(study, lookup)
     exact = keep_in_round(study, 0)
     for number, goal in enumerate(steps):
         last = number == len(steps) - 1
@@ -208,7 +248,7 @@ class _Drawn(Generic[T]):
 
     def __init__(self, study: Wanted, lookup: Callable[[T], Record | None]) -> None:
         self.rows: list[T] = []
-        self._study, self._lookup = study, lookup
+        self.study, self._lookup = study, lookup
         self._records: list[Record | None] = []
         self._hits: list[int] = []
         """Steps to target, the least first."""
@@ -227,7 +267,7 @@ class _Drawn(Generic[T]):
 
     def open(self, start: int, keep: int | None) -> tuple[T, ...]:
         """Those from row ``start`` on that are not settled."""
-        study, limit = self._study, self._cutoff(keep)
+        study, limit = self.study, self._cutoff(keep)
         rows = zip(self.rows[start:], self._records[start:], strict=True)
         return tuple(row for row, record in rows if not settled(study, record, limit))
 
@@ -238,7 +278,7 @@ class _Drawn(Generic[T]):
         return len(self.rows) - lost
 
     def _cutoff(self, keep: int | None) -> int | None:
-        return least(self._hits, keep) if self._study.stop_at_target else None
+        return least(self._hits, keep) if self.study.stop_at_target else None
 
 
 def keep_in_round(study: Wanted, number: int) -> int | None:
@@ -289,7 +329,7 @@ class Remaining:
     """What is missing of a study, and what its trials have cost."""
 
     trials: int
-    """Feasible trials that are missing."""
+    """Trials that are missing."""
     seconds_per_trial: float | None
     """A worker's seconds per feasible trial so far; ``None`` before the first."""
     cost: float | None

@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol
 from experiments.plan import Study, Trial
 from experiments.scheduling import rounds
 from experiments.scheduling.events import StudyPlanned
-from experiments.scheduling.rounds import Record, Remaining
+from experiments.scheduling.rounds import Counts, Record, Remaining
 from experiments.search import History, block
 
 Side = tuple[str, Literal["low", "high"]]
@@ -78,7 +78,7 @@ class StudyState:
     """Grows with every record and every row."""
     evidence: dict[str, tuple[int, Any]] = field(default_factory=dict)
     """What its ended trials say of others (``packs``), by the space of these, with its version."""
-    _missing: int | None = None
+    _counts: Counts | None = None
     _inside: bool = False
     _drawn: dict[str, Trial] = field(default_factory=dict)
     _sorted_hits: list[int] | None = None
@@ -153,7 +153,7 @@ class StudyState:
 
     def _draw(self, trials: Iterable[Trial]) -> None:
         self._drawn.update((trial.id, trial) for trial in trials)
-        self._sorted_hits, self._missing = None, None
+        self._sorted_hits, self._counts = None, None
         self.version += 1
 
     def _lookup(self, trial: Trial) -> Record | None:
@@ -163,7 +163,7 @@ class StudyState:
         """Take in how a trial ended; it counts as the latest record."""
         before = self.records.pop(trial, None)
         self.records[trial] = record
-        self._wave_is_current, self._missing = False, None
+        self._wave_is_current, self._counts = False, None
         self.version += 1
         if self._sorted_hits is not None and trial in self._drawn:
             if before is not None and before.steps_to_target is not None:
@@ -276,31 +276,33 @@ class StudyState:
     def _cost(self) -> float:
         return rounds.trial_cost(self.study.budget_steps, self.study.mean_batch_size)
 
-    def missing(self) -> int:
-        """Trials of its search that are missing: see ``rounds.missing_trials``."""
-        if self._missing is None:
+    def counts(self) -> Counts:
+        """What is wanted by now and missing: see ``rounds.counts``."""
+        self.wave()  # decides what follows the search
+        if self._counts is None:
             # An earlier run may have recorded rows that this one has not drawn yet.
             beyond = not block(self.study.search) and not self.records.keys() <= self._drawn.keys()
+            added = [trial for block in self.blocks for trial in block.trials]
+            most = self.plan.max_rows
 
             def lookup(row: int) -> Record | None:
+                if row >= most:
+                    return self._lookup(added[row - most])
                 if row < len(self.rows):
                     return self._lookup(self.rows[row])
                 return self._lookup(self.plan.trials(row, row + 1)[0]) if beyond else None
 
-            self._missing = rounds.missing_trials(self.study, self.plan.max_rows, lookup)
-        return self._missing
-
-    def left(self) -> int:
-        """Trials that are missing until the study is complete: of its search, then of what the
-        enlargements so far have added, then of its repeats. 0 where there is no ``wave``."""
-        if self.wave() is None:
-            return 0
-        added = sum(self.need(trial.id) for block in self.blocks for trial in block.trials)
-        if missing := self.missing() + added:
-            return missing
-        return sum(self.need(trial.id) for trial in self.repeats())
+            self._counts = rounds.counts(
+                self.study,
+                most,
+                lookup,
+                len(added),
+                lambda _: [self._lookup(trial) for trial in self.repeats()],
+            )
+        return self._counts
 
     def remaining(self) -> Remaining:
-        """The missing trials of its search, and the cost of its trials so far."""
-        feasible = self.study.trials - self.missing()
-        return Remaining.of(self.missing(), feasible, self.pack_seconds, self.cost())
+        """The trials that this run is to train, and what its trials have cost so far."""
+        counts = self.counts()
+        missing = counts.left + counts.retried
+        return Remaining.of(missing, counts.wanted - missing, self.pack_seconds, self.cost())

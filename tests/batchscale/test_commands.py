@@ -153,16 +153,17 @@ def test_a_law_across_curves(command: Command, here: Path) -> None:
         for k in range(12)
     ]
     curve.write_text("width,batch_size,steps\n" + "".join(rows))
-    answer = command("regimes", curve, "--law", "width")
+    answer = command("regimes", curve, "--by", "width", "--law", "width")
     assert answer.status == 0, answer.err
     assert "\n\nCritical batch size = 5 [" in answer.out
-    curves = json.loads(command("regimes", curve, "--law", "fields.width", "--json").out)
+    law = ("--by", "width", "--law", "fields.width", "--json")
+    curves = json.loads(command("regimes", curve, *law).out)
     (power,) = {one["law"]["exponent"]["value"] for one in curves}
     assert power == pytest.approx(0.5, abs=0.01)
-    (law,) = bs.laws(curve, against="width", quantity="min_examples")
+    (law,) = bs.laws(curve, by=["width"], against="width", quantity="min_examples")
     assert law["exponent"]["value"] == pytest.approx(0.5, abs=0.01)
     assert len(law["curves"]) == 3
-    mended = command("regimes", curve, "--law", "wdith")
+    mended = command("regimes", curve, "--by", "width", "--law", "wdith")
     assert mended.status == 1
     assert (
         mended.err

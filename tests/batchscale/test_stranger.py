@@ -1,23 +1,23 @@
-"""What a researcher does on the first day: a model of several files, optimizers of their own,
-three batch sizes, a change of mind about a range, Ctrl-C, a kill, and the same command again. Run
-with the wheel, from an empty folder, on a Ray that the sweep starts."""
+"""What a researcher does on the first day, and in an afternoon. Run with the wheel, from an empty
+folder.
+
+The first day: a model of several files, optimizers of their own, three batch sizes, a change of
+mind about a range, Ctrl-C, a kill, and the same command again, on a Ray that the sweep starts. The
+afternoon, without Ray: what is typed wrong first, another target for a part of the grid, a range
+that is narrowed, and the questions that follow, each of which has one answer.
+"""
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import pyarrow.dataset
 import pytest
 
 from tests.batchscale.blocks import ROOT, blocks
+from tests.batchscale.people import Person, end, wait
 
 TRIALS = 4
 BATCH_SIZES = (8, 16, 32)
@@ -107,6 +107,7 @@ trials: {TRIALS}
 budget: 300 steps
 stop_at_target: false
 """
+SWEEP = ("sweep", "lm.yaml", "--results", "runs")
 NARROWED = ("--set", "search.Lion.learning_rate={log: [0.001, 0.02]}")
 
 
@@ -142,61 +143,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return site
 
 
-class Stranger:
-    """Somebody in an empty folder, with the wheel."""
-
-    def __init__(self, folder: Path, site: Path) -> None:
-        self.folder = folder
-        self.environment = {**os.environ, "PYTHONPATH": str(site), "PYTHONSAFEPATH": "1"}
-
-    def write(self, files: dict[str, str]) -> None:
-        for name, text in files.items():
-            (self.folder / name).write_text(text)
-
-    def begin(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "batchscale", *words],
-            cwd=self.folder, env=self.environment, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-
-    def run(self, *words: str) -> str:
-        process = self.begin(*words)
-        out, err = process.communicate(timeout=400)
-        assert process.returncode == 0, err
-        return out
-
-    def ask(self, *words: str) -> Any:
-        return json.loads(self.run(*words, "--json"))
-
-    def begin_sweep(self, *more: str) -> subprocess.Popen[str]:
-        return self.begin("sweep", "lm.yaml", "--results", "runs", *more)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Every committed row of a trial, as any reader of Parquet sees it."""
-        files = sorted(map(str, (self.folder / "runs" / "trials").rglob("*.parquet")))
-        rows: list[dict[str, Any]] = pyarrow.dataset.dataset(files).to_table().to_pylist()
-        return rows
-
-
-def wait(process: subprocess.Popen[str], until: Callable[[], bool]) -> None:
-    """Until something holds, while a sweep runs."""
-    while not until():
-        if process.poll() is not None:
-            pytest.fail(f"the sweep ended before: {process.communicate()}")
-        time.sleep(0.05)
-
-
-def end(process: subprocess.Popen[str], number: signal.Signals) -> tuple[int, str]:
-    process.send_signal(number)
-    _, err = process.communicate(timeout=120)
-    return process.returncode, err
-
-
 @pytest.mark.ray
 @pytest.mark.slow
 def test_the_first_day(tmp_path: Path, site: Path) -> None:
-    stranger = Stranger(tmp_path, site)
+    stranger = Person(tmp_path, site)
     opt, muon = (
         next(block.text for block in blocks("docs/optimizers.md") if block.title == name)
         for name in ("my_opt.py", "muon.py")
@@ -206,7 +156,7 @@ def test_the_first_day(tmp_path: Path, site: Path) -> None:
     committed = tmp_path / "runs" / "trials"
 
     # Ctrl-C as soon as something is there.
-    process = stranger.begin_sweep()
+    process = stranger.begin(*SWEEP)
     wait(process, lambda: any(committed.rglob("*.parquet")))
     status, err = end(process, signal.SIGINT)
     assert status == 130, err
@@ -215,12 +165,12 @@ def test_the_first_day(tmp_path: Path, site: Path) -> None:
     assert 0 < len(first) < TRIALS * len(BATCH_SIZES) * len(OPTIMIZERS)
 
     # A narrower range for one of the optimizers; and a kill that nobody can prepare for.
-    process = stranger.begin_sweep(*NARROWED)
+    process = stranger.begin(*SWEEP, *NARROWED)
     wait(process, lambda: len({row["trial"] for row in stranger.rows()}) > len(first))
     status, _ = end(process, signal.SIGKILL)
     assert status == -signal.SIGKILL
 
-    process = stranger.begin_sweep(*NARROWED)
+    process = stranger.begin(*SWEEP, *NARROWED)
     _, err = process.communicate(timeout=400)
     assert process.returncode == 0, err
 
@@ -248,7 +198,7 @@ def test_the_first_day(tmp_path: Path, site: Path) -> None:
     assert sum(study["other_searches"] for study in status_now) == len(wide)
 
 
-def present(stranger: Stranger) -> set[str]:
+def present(stranger: Person) -> set[str]:
     """The trials that the present searches hold."""
     rows = stranger.ask(
         "query",
@@ -257,3 +207,114 @@ def present(stranger: Stranger) -> set[str]:
         "runs",
     )
     return {row["trial"] for row in rows}
+
+
+TIED = """\
+\"\"\"A GPT whose head shares the weights of its token embedding.\"\"\"
+from my_lm import CharacterLM
+
+
+class TiedLM(CharacterLM):
+    def model(self):
+        model = super().model()
+        model.head.weight = model.token_embedding.weight
+        return model
+"""
+SCRIPT = """\
+import argparse
+from pathlib import Path
+
+Path("ran").touch()
+argparse.ArgumentParser().parse_args()
+"""
+AFTERNOON = """\
+workload: tied.py:TiedLM
+grid:
+  batch_size: [8, 16, 32]
+  optimizer: my_opt.py:Lion
+  schedule: trapezoid.py:Trapezoid
+search:
+  learning_rate: {log: [0.001, 0.05]}
+  stable: 0.5
+  decay: 0.3
+trials: 4
+budget: 60 steps
+engine: stacked
+"""
+HERE = ("--address", "none", "--results", "runs")
+LOAD = """\
+from safetensors.torch import load_file
+from tied import TiedLM
+model = TiedLM().model()
+model.load_state_dict(load_file("model.safetensors"))
+assert model.head.weight is model.token_embedding.weight
+"""
+
+
+@pytest.mark.slow
+def test_an_afternoon(tmp_path: Path, site: Path) -> None:
+    stranger = Person(tmp_path, site)
+    code = {
+        name: next(block.text for block in blocks("docs/optimizers.md") if block.title == name)
+        for name in ("my_opt.py", "trapezoid.py")
+    }
+    stranger.write({**code, "my_lm.py": TRANSFORMER, "layers.py": LAYERS, "tied.py": TIED})
+    stranger.write({"train.py": SCRIPT, "lm.yaml": AFTERNOON})
+
+    # What is typed wrong is answered in a line, and nothing is run or written.
+    stranger.write({"script.yaml": AFTERNOON.replace("tied.py:TiedLM", "train.py")})
+    stranger.write({"epochs.yaml": AFTERNOON.replace("budget: 60 steps", "epochs: 10")})
+    said = stranger.fail("sweep", "script.yaml", *HERE, "--dry-run")
+    assert "train.py defines no workload: it is a script, and was not run" in said
+    assert "budget" in stranger.fail("sweep", "epochs.yaml", *HERE).splitlines()[-1]
+    assert not (tmp_path / "ran").exists()
+    assert not (tmp_path / "runs").exists()
+
+    # The sweep, and where it stands.
+    sweep = ("sweep", "lm.yaml", *HERE)
+    assert "12 trials trained" in stranger.run(*sweep)
+    assert left(stranger) == 0
+    (before,) = stranger.ask("regimes", "runs")
+    assert [point["trials"] for point in before["points"]] == [TRIALS] * len(BATCH_SIZES)
+
+    # A part of the grid to another target: as far for the sweep as for ``status``, and the line of
+    # the others stays.
+    part = ("--set", "target=validation_cross_entropy < 3.1", "--set", "grid.batch_size=[16]")
+    said = stranger.fail(*sweep, *part, "--for", "1s", status=4)
+    missing = left(stranger)
+    assert missing > 0
+    assert f"not complete, {missing} trial" in said
+    stranger.run(*sweep, *part)
+    assert left(stranger) == 0
+    harder, same = sorted(stranger.ask("regimes", "runs"), key=lambda curve: str(curve["target"]))
+    assert {key: same[key] for key in ("points", "trials", "notes")} == {
+        key: before[key] for key in ("points", "trials", "notes")
+    }
+    assert [point["batch_size"] for point in harder["points"]] == [16]
+
+    # A range that is narrowed is another search: SQL and ``regimes`` count the same one.
+    stranger.run(*sweep, "--set", "search.learning_rate={log: [0.001, 0.01]}")
+    assert left(stranger) == 0
+    (curve,) = stranger.ask("regimes", "runs")
+    best = stranger.ask("query", "SELECT batch_size, steps FROM best ORDER BY batch_size", "runs")
+    assert [(row["batch_size"], row["steps"]) for row in best] == [
+        (point["batch_size"], point["steps"]) for point in curve["points"]
+    ]
+
+    # A trial again, with weights that its own module loads; and a figure.
+    (row, *_) = stranger.ask("query", "SELECT trial FROM trials WHERE batch_size = 8", "runs")
+    kept = ("--results", "runs", "--save", "model.safetensors")
+    assert "equal" in stranger.run("trial", "--from", row["trial"], *kept)
+    subprocess.run(
+        [sys.executable, "-c", LOAD],
+        cwd=tmp_path,
+        env={**stranger.environment, "PYTHONPATH": f"{site}:{tmp_path}"},
+        check=True,
+    )
+    stranger.run("plot", "steps", "runs", "-o", "steps.png")
+    assert (tmp_path / "steps.png").stat().st_size > 10_000
+
+
+def left(stranger: Person) -> int:
+    """Trials that are missing, as ``status`` says."""
+    return sum(int(study["left"]) for study in stranger.ask("status", "runs"))

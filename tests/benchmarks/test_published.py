@@ -43,7 +43,7 @@ def test_a_workload_of_the_tree_has_its_regimes(tmp_path: Path) -> None:
     """Steps fall as its batch sizes say, and come to the goal at all of them."""
     tree, root = tmp_path / "batch_science", tmp_path / "runs"
     own = [study for study in release.plan() if study.name.startswith(release.FC + "/")]
-    release.write(tree, [replace(study, rows=(40,) * 4) for study in own])
+    release.write(tree, [replace(study, rows=(40,) * 16) for study in own])
     published.load(str(tree), str(root))
     assert published.regimes(str(root)) == 1
     (found,) = Run(results.open(root)).regimes()

@@ -5,6 +5,7 @@ The driver, at the end of a sweep that may train nothing, and ``status`` count t
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,12 @@ import pytest
 
 import results as dataset
 from analysis import Curve
+from analysis.curves import edges
 from analysis.figure_data import FigureData, Query
 from experiments.config.compile import Experiment, parse
+from experiments.execution.signals import Interrupted
 from experiments.records.status import how_far, status
+from experiments.scheduling.events import Event, TrialFinished
 from results.searches import PART, current
 from tests.experiments.test_sweep import experiment, run, table
 
@@ -144,3 +148,39 @@ def test_a_failed_trial_is_neither_left_nor_forgotten(
     found = status(tmp_path / "runs")
     assert (did.failed, did.left, did.complete) == (1, 0, True)
     assert (found.failed, found.left) == (1, 0)
+    # A run that ends before it tries the trial again says the same.
+    did = run(tmp_path / "runs", experiment(keep="off", trials=6), seconds=0)
+    assert (did.trained, did.failed, did.left, did.complete) == (0, 1, 0, True)
+    # Of a study that the file has no more none is tried again.
+    other = 192 - int(table(tmp_path / "runs").query("stop_reason == 'error'").batch_size.iloc[0])
+    did = run(tmp_path / "runs", experiment(keep="off", trials=6, batch_size=str(other)))
+    assert did.failed == status(tmp_path / "runs").failed == 0
+
+
+def test_what_follows_a_search_is_left_for_both(tmp_path: Path) -> None:
+    """Enlargements of a space that is too small, then repeats: interrupted at every third trial."""
+    narrow = {"learning_rate": {"linear": [0.6, 0.9]}}
+    of = experiment(keep=2, repeats=3, extend=2, trials=8, search=narrow)
+    for _ in range(40):
+        ended: list[TrialFinished] = []
+
+        def interrupt(event: Event, ended: list[TrialFinished] = ended) -> None:
+            if isinstance(event, TrialFinished):
+                ended.append(event)
+                if len(ended) == 3:
+                    signal.raise_signal(signal.SIGINT)
+
+        try:
+            did = run(tmp_path, of, judge=edges, pack_size=2, observer=interrupt)
+        except Interrupted as interrupted:
+            did = interrupted.summary
+        found = status(tmp_path)
+        assert found.left == did.left
+        if did.complete:
+            break
+    assert did.complete
+    rows = table(tmp_path)
+    assert (rows.role == "repeat").sum() == 6
+    assert set(rows.enlargement) == {0, 1, 2}
+    assert run(tmp_path, of, judge=edges).trained == 0
+    assert status(tmp_path).studies.wanted.sum() == len(rows)

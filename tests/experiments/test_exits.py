@@ -73,5 +73,5 @@ def test_the_end_is_said(tmp_path: Path, ends: str, status: int, says: str | Non
     assert ("ended this process" in err) == ("_exit" in (says or ""))
     code, err = sweep(tmp_path, "")
     assert code == 0, err
-    line = "an earlier run ended without a word while it trained"
+    line = "an earlier run did not say here how it ended while it trained"
     assert (line in err) == ("fork" not in ends)

@@ -187,7 +187,8 @@ def test_a_hang_in_c_ends_the_program_and_the_next_runs_isolate_the_trial(
         assert hint.startswith("hint: give the same command again: ")
     # Each study's trial is isolated in 1 + log2(n) runs, and passed over by the others.
     assert runs <= 2 * (1 + 6) + 1
-    assert "left=0)" in sweep.end()
+    assert "failed=2" in sweep.end(3)
+    assert "left=0)" in sweep.text
     assert "2 trials that hung in code that cannot be interrupted are not tried" in sweep.text
     failed = dataset.open(sweep.root).trials.set_index("trial")["error"].dropna()
     assert sorted(failed.index) == sorted(ids)

@@ -99,15 +99,18 @@ def test_what_lacks_counts_neither_infeasible_trials_nor_failed_ones() -> None:
     ]
     found = dict(enumerate(records))
     of = study(trials=8, keep=None)
-    assert rounds.missing_trials(of, 32, found.get) == 6
-    assert rounds.missing_trials(of, 4, found.get) == 1  # no row is left that could replace one
-    assert rounds.missing_trials(study(trials=1, keep=None), 4, found.get) == 0
+    counted = rounds.counts(of, 32, found.get)
+    assert counted == rounds.Counts(wanted=8, left=5, failed=1, retried=1)
+    few = rounds.counts(of, 4, found.get)  # no row is left that could replace one
+    assert (few.left, few.retried) == (0, 1)
+    assert rounds.counts(study(trials=1, keep=None), 4, found.get).left == 0
     # Under a larger budget only what spent the smaller one goes on, and an error of this run is
     # not tried again in it.
     found[2] = record("INCOMPLETE", "error")
-    assert rounds.missing_trials(study(trials=3, keep=None), 12, found.get) == 0
+    ended = rounds.counts(study(trials=3, keep=None), 12, found.get)
+    assert (ended.left, ended.failed, ended.retried) == (0, 1, 0)
     larger = study(trials=3, keep=None, budget_steps=200)
-    assert rounds.missing_trials(larger, 12, found.get) == 1
+    assert rounds.counts(larger, 12, found.get).left == 1
 
 
 def test_a_packs_seconds_are_those_of_its_last_commit() -> None:
