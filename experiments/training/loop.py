@@ -156,9 +156,7 @@ class TrainingLoop:
                 finite=finite[i],
                 metrics=measured[i].metrics,
                 sample=measured[i].sample,
-                hit=measured[i].sample is None
-                and target.metric in measured[i].metrics
-                and target.hit(measured[i].metrics[target.metric]),
+                hit=target.hit(measured[i].metrics.get(target.metric, nan)),
                 train_seconds=self.clock.train,
             )
             for i in rows
@@ -167,8 +165,8 @@ class TrainingLoop:
     def _undecided(self, progress: TrialProgress, step: int) -> Target | None:
         """The easiest target that a trial has not reached; ``None`` at the end of its budget, where
         the whole split is read: final metrics are of all trials alike."""
-        at_end = step == self.study.budget_steps
-        return None if at_end else self.study.targets[progress.targets_reached]
+        ends = step == self.study.budget_steps
+        return None if ends else self.study.targets[progress.targets_reached]
 
     def _record(self, evaluation: Evaluation) -> Measurement:
         progress, step = evaluation.progress, evaluation.step
@@ -177,9 +175,8 @@ class TrainingLoop:
             self.hits.add_of_pack(evaluation.trial, step)
         progress.last, progress.next = step, self._next_evaluation(step)
         sample = evaluation.sample
-        if sample is None:
-            of_targets = [t.hit(evaluation.metrics.get(t.metric, nan)) for t in self.study.targets]
-            progress.targets_reached = max(progress.targets_reached, sum(of_targets[:-1]))
+        for target in self.study.targets[progress.targets_reached : -1]:
+            progress.targets_reached += target.hit(evaluation.metrics.get(target.metric, nan))
         return Measurement(
             trial=evaluation.trial.id,
             step=step,
