@@ -156,8 +156,8 @@ def test_a_law_across_curves(command: Command, here: Path) -> None:
     answer = command("regimes", curve, "--by", "width", "--law", "width")
     assert answer.status == 0, answer.err
     assert "\n\nCritical batch size = 5 [" in answer.out
-    law = ("--by", "width", "--law", "fields.width", "--json")
-    curves = json.loads(command("regimes", curve, *law).out)
+    by_field = ("--by", "width", "--law", "fields.width", "--json")
+    curves = json.loads(command("regimes", curve, *by_field).out)
     (power,) = {one["law"]["exponent"]["value"] for one in curves}
     assert power == pytest.approx(0.5, abs=0.01)
     (law,) = bs.laws(curve, by=["width"], against="width", quantity="min_examples")
