@@ -53,6 +53,10 @@ class Person:
     def ask(self, *words: str) -> Any:
         return json.loads(self.run(*words, "--json"))
 
+    def left(self) -> int:
+        """Trials that are missing, as ``status`` says."""
+        return sum(int(study["left"]) for study in self.ask("status", "runs"))
+
     def rows(self) -> list[dict[str, Any]]:
         """Every committed row of a trial, as any reader of Parquet sees it."""
         files = sorted(map(str, (self.folder / "runs" / "trials").rglob("*.parquet")))

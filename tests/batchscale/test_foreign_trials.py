@@ -12,24 +12,10 @@ import pytest
 import batchscale as bs
 from batchscale.output.errors import CommandError
 from tests.batchscale.conftest import Command
+from tests.user_models import LINEAR, TOUCH
 
-TOUCH = "from pathlib import Path\nPath(__file__).with_suffix('.ran').touch()\n"
 FILES = {
-    "model.py": TOUCH
-    + """
-import torch
-from batchscale import Classification
-
-class Mine(Classification):
-    target = "validation_error < 0.001"
-
-    def data(self):
-        x = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
-        return {split: (x, (x[:, 0] > 0).long()) for split in ("train", "validation")}
-
-    def model(self):
-        return torch.nn.Linear(4, 2)
-""",
+    "model.py": TOUCH + LINEAR,
     "opt.py": TOUCH + "import torch\nclass Mine(torch.optim.SGD):\n    pass\n",
 }
 OF_FILE = {"workload": "model.py:Mine", "optimizer": "sgd"}
@@ -148,8 +134,7 @@ def test_a_module_that_no_statement_names_is_not_run(
     """Nor where the file that imports it is trusted."""
     (here / "layers.py").write_text(TOUCH)
     (here / "model.py").write_text(
-        "import importlib\nimportlib.import_module('lay' + 'ers')\n"
-        + FILES["model.py"].removeprefix(TOUCH)
+        "import importlib\nimportlib.import_module('lay' + 'ers')\n" + LINEAR
     )
     trial = recorded("results/runs", **OF_FILE)
     (here / "layers.py").write_text(f"{TOUCH}\nx = 1\n")

@@ -22,6 +22,7 @@ from results.run_state.claims import Claims
 from tests.batchscale.blocks import ROOT
 from tests.batchscale.people import Person, end, wait
 from tests.experiments.test_skewed_clocks import an_hour_ahead
+from tests.user_models import LINEAR, TOUCH
 
 pytestmark = pytest.mark.slow
 
@@ -37,24 +38,6 @@ engine: module
 """
 SWEEP = ("sweep", "alone.yaml", "--address", "none", "--results", "runs")
 COLUMNS = ["trial", "status", "stop_reason", "steps_run", "steps_to_target", "last_miss"]
-EVIL = """\
-from pathlib import Path
-import torch
-from batchscale import Classification
-
-Path(__file__).with_suffix(".ran").touch()
-
-
-class Evil(Classification):
-    target = "validation_error < 0.001"
-
-    def data(self):
-        x = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
-        return {split: (x, (x[:, 0] > 0).long()) for split in ("train", "validation")}
-
-    def model(self):
-        return torch.nn.Linear(4, 2)
-"""
 
 
 @pytest.fixture
@@ -84,16 +67,12 @@ def training(operator: Person) -> subprocess.Popen[str]:
     return process
 
 
-def left(operator: Person) -> int:
-    return sum(int(study["left"]) for study in operator.ask("status", "runs"))
-
-
 def test_left_alone_on_shared_storage(operator: Person) -> None:
     root = operator.folder / "runs"
 
     # Its time is over: a status of its own, and the same number as ``status``.
     said = operator.fail(*SWEEP, "--for", "1s", status=4)
-    assert f"not complete, {left(operator)} trials left" in said
+    assert f"not complete, {operator.left()} trials left" in said
 
     # The disk is full: no file above 4 KiB can be written.
     full = 'ulimit -f 4; exec "$0" -m batchscale "$@"'
@@ -124,7 +103,7 @@ def test_left_alone_on_shared_storage(operator: Person) -> None:
     assert "give the same command again to continue" in err
     assert Claims(root).all() == []
     assert "this folder was away" in err
-    assert left(operator) > 0
+    assert operator.left() > 0
 
     # Another process holds the lock of the claims: it is named, and waited for.
     log = operator.folder / "log"
@@ -134,7 +113,7 @@ def test_left_alone_on_shared_storage(operator: Person) -> None:
         assert "waiting for the lock" in log.read_text()
     process.communicate(timeout=400)
     assert process.returncode == 0, log.read_text()
-    assert left(operator) == 0
+    assert operator.left() == 0
 
     # Nothing is lost, trained twice, or counted twice by a plain reader.
     operator.run(*("whole" if word == "runs" else word for word in SWEEP))
@@ -154,7 +133,7 @@ def test_a_clock_that_was_ahead_and_a_sweep_that_never_ends(operator: Person) ->
     assert "0 trials trained" not in trained
     assert set(rows(operator.folder / "runs").steps_run) == {80}
     assert "0 trials trained" in operator.run(*SWEEP, *longer)
-    assert left(operator) == 0
+    assert operator.left() == 0
     before = rows(operator.folder / "runs")
     operator.run(*SWEEP, *longer, "--set", "trials=8")
     operator.run("compact", "runs")
@@ -168,8 +147,8 @@ def test_somebody_elses_record_runs_no_code(operator: Person) -> None:
     theirs.mkdir()
     somebody = Person(theirs, ROOT)
     somebody.environment["XDG_STATE_HOME"] = str(theirs / "state")
-    somebody.write({"evil.py": EVIL})
-    evil = "{workload: evil.py:Evil, grid: {batch_size: 32, optimizer: sgd}, trials: 1, "
+    somebody.write({"evil.py": TOUCH + LINEAR})
+    evil = "{workload: evil.py:Mine, grid: {batch_size: 32, optimizer: sgd}, trials: 1, "
     somebody.write({"evil.yaml": evil + "search: {learning_rate: 0.1}, budget: 4 steps}"})
     somebody.run("sweep", "evil.yaml", "--address", "none", "--results", "runs")
     (theirs / "evil.ran").unlink()

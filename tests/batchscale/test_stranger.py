@@ -273,7 +273,7 @@ def test_an_afternoon(tmp_path: Path, site: Path) -> None:
     # The sweep, and where it stands.
     sweep = ("sweep", "lm.yaml", *HERE)
     assert "12 trials trained" in stranger.run(*sweep)
-    assert left(stranger) == 0
+    assert stranger.left() == 0
     (before,) = stranger.ask("regimes", "runs")
     assert [point["trials"] for point in before["points"]] == [TRIALS] * len(BATCH_SIZES)
 
@@ -281,11 +281,11 @@ def test_an_afternoon(tmp_path: Path, site: Path) -> None:
     # the others stays.
     part = ("--set", "target=validation_cross_entropy < 3.1", "--set", "grid.batch_size=[16]")
     said = stranger.fail(*sweep, *part, "--for", "1s", status=4)
-    missing = left(stranger)
+    missing = stranger.left()
     assert missing > 0
     assert f"not complete, {missing} trial" in said
     stranger.run(*sweep, *part)
-    assert left(stranger) == 0
+    assert stranger.left() == 0
     harder, same = sorted(stranger.ask("regimes", "runs"), key=lambda curve: str(curve["target"]))
     assert {key: same[key] for key in ("points", "trials", "notes")} == {
         key: before[key] for key in ("points", "trials", "notes")
@@ -294,7 +294,7 @@ def test_an_afternoon(tmp_path: Path, site: Path) -> None:
 
     # A range that is narrowed is another search: SQL and ``regimes`` count the same one.
     stranger.run(*sweep, "--set", "search.learning_rate={log: [0.001, 0.01]}")
-    assert left(stranger) == 0
+    assert stranger.left() == 0
     (curve,) = stranger.ask("regimes", "runs")
     best = stranger.ask("query", "SELECT batch_size, steps FROM best ORDER BY batch_size", "runs")
     assert [(row["batch_size"], row["steps"]) for row in best] == [
@@ -313,8 +313,3 @@ def test_an_afternoon(tmp_path: Path, site: Path) -> None:
     )
     stranger.run("plot", "steps", "runs", "-o", "steps.png")
     assert (tmp_path / "steps.png").stat().st_size > 10_000
-
-
-def left(stranger: Person) -> int:
-    """Trials that are missing, as ``status`` says."""
-    return sum(int(study["left"]) for study in stranger.ask("status", "runs"))

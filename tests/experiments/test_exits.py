@@ -9,23 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.user_models import LINEAR
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-MODEL = """
-import ctypes, os, torch
-from batchscale import Classification
-
-class Mine(Classification):
-    target = "validation_error < 0.001"
-
-    def data(self):
-        x = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
-        return {split: (x, (x[:, 0] > 0).long()) for split in ("train", "validation")}
-
-    def model(self):
-        return torch.nn.Linear(4, 2)
-
+MODEL = f"""\
+import ctypes, os
+{LINEAR}
     def loss(self, output, batch):
         exec(os.environ.get("ENDS", ""))
         return super().loss(output, batch)
