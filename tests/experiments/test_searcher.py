@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+import ray.tune
+
 from experiments.execution.ray.lost_workers import explain
 from experiments.execution.ray.searcher import PackSearcher
+from experiments.execution.ray.worker import reporting
 from experiments.execution.signals import Stop
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.events import Event, PackFinished
-from experiments.scheduling.jobs import Ended, Job, PackEnd, Started, Step
+from experiments.scheduling.jobs import Ended, Job, Message, PackEnd, Started, Step
 from experiments.scheduling.rounds import Record
 from experiments.scheduling.study_state import StudyState
 from tests.experiments.fakes import Plan, points, study
@@ -37,7 +41,7 @@ class Tuner:
         )
         self.sent: list[Job] = []
         self.stop = Stop()
-        self.drained = 0
+        self.drained, self.over = 0, False
         self.searcher = PackSearcher(
             self.dispatcher,
             self.stop,
@@ -47,6 +51,7 @@ class Tuner:
             limit=limit,
             explain=lambda trial, _: explain(f"nothing of {trial}", times=3),
             guests=lambda _: self.guests,
+            over=lambda: self.over,
         )
 
     def drain(self) -> None:
@@ -95,6 +100,34 @@ def test_a_stop_ends_it() -> None:
     tuner = Tuner()
     tuner.stop.ask("time")
     assert tuner.ask("t0") == "FINISHED"
+
+
+def test_an_error_beside_tune_ends_it() -> None:
+    """Its last worker has ended without a message that arrived: Tune would go on to ask for a pack,
+    and the dispatcher to wait for that worker."""
+    tuner = Tuner(slots=1)
+    tuner.ask("t0")
+    assert tuner.ask("t1") is None
+    tuner.over = True
+    assert tuner.ask("t1") == "FINISHED"
+
+
+def test_a_tune_that_has_ended_fails_no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It raises ``SystemExit`` from the first report; from a second one nobody would return."""
+    reports: list[dict[str, int]] = []
+
+    def report(counts: dict[str, int]) -> None:
+        reports.append(counts)
+        raise SystemExit(0)
+
+    monkeypatch.setattr(ray.tune, "report", report)
+    sent: list[Message] = []
+    send = reporting(sent.append)
+    message = Ended(pack="p", outcomes=(outcome("t"),), committed=True)
+    send(message)
+    send(message)
+    assert sent == [message, message]
+    assert len(reports) == 1
 
 
 def test_a_worker_that_died_for_good_fails_its_pack() -> None:

@@ -29,6 +29,8 @@ class PackSearcher(Searcher):
         limit: after so many it ends, since Tune's bookkeeping grows with their number.
         explain: why a worker ended without a message, by the ids of its Tune trial and its pack.
         guests: the packs that a worker was given beside its own, and whether it began each.
+        over: whether the Tuner has to end. Tune asks for the next pack, and nothing else, for up to
+            ten minutes while no worker of its own is alive.
     """
 
     def __init__(
@@ -42,12 +44,13 @@ class PackSearcher(Searcher):
         limit: int,
         explain: Callable[[str, str], Failure],
         guests: Callable[[str], Mapping[str, bool]] = lambda _: {},
+        over: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(metric="trials", mode="max")
         self._dispatcher, self._stop = dispatcher, stop
         self._send, self._drain, self._slots = send, drain, slots
         self._left = limit
-        self._explain, self._guests = explain, guests
+        self._explain, self._guests, self._over = explain, guests, over
         self._out: dict[str, str] = {}
 
     @property
@@ -56,7 +59,7 @@ class PackSearcher(Searcher):
         return dict(self._out)
 
     def suggest(self, trial_id: str) -> Any:
-        if self._stop or self._left <= 0:
+        if self._stop or self._left <= 0 or self._over():
             return str(Searcher.FINISHED)
         if len(self._out) >= self._slots():
             return None

@@ -201,6 +201,7 @@ class RayTune:
                 progress.error_of(trial), pack, dispatcher.deaths(pack) + 1
             ),
             guests=self._guests_of,
+            over=lambda: self._error is not None,
         )
         self._out = lambda: self._placed(searcher.out, progress)
         worker = self._cluster.capacity().worker(self.layout)

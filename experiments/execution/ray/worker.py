@@ -167,11 +167,18 @@ def reporting(send: Callable[[Message], None]) -> Callable[[Message], None]:
     from ray import tune  # not for ranks, which import this module too: it takes a second
 
     ended: Counter[str] = Counter()
+    listened_to = True
 
     def also_report(message: Message) -> None:
+        nonlocal listened_to
         send(message)
-        if isinstance(message, Ended) and message.committed:
+        if listened_to and isinstance(message, Ended) and message.committed:
             ended.update(summary(message.outcomes))
-            tune.report(dict(ended))
+            try:
+                tune.report(dict(ended))
+            except SystemExit:
+                # Tune has ended, which is no error of the trials that train; a second report would
+                # wait for it for ever.
+                listened_to = False
 
     return also_report
