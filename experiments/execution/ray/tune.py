@@ -29,7 +29,7 @@ from experiments.execution.ray.lost_workers import (
     without_actor,
     worker_log,
 )
-from experiments.execution.ray.mailbox import GuestRequest, Mailbox, Writer, beside_driver
+from experiments.execution.ray.mailbox import Mailbox, Writer, beside_driver
 from experiments.execution.ray.ranks.group import GroupContext, train_group
 from experiments.execution.ray.searcher import NotWaiting, PackSearcher, TrialStates
 from experiments.execution.ray.start import RaySession
@@ -103,8 +103,8 @@ class RayTune:
         self._draining = threading.Lock()
         self._sharing = threading.Lock()
         self._shared: dict[str, tuple[int, ...]] = {}
-        self._guests: dict[str, tuple[str, list[str]]] = {}
-        """By the pack that Tune has given a worker: its shape, and the packs beside it."""
+        self._sent: set[str] = set()
+        """The packs that workers have been given."""
         self._error: Exception | None = None
         self._out: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self._on_this_machine = session.single_machine
@@ -145,8 +145,8 @@ class RayTune:
                 "give the same command again",
             )
         self._start_actors()
-        sent, self._guests = self._guests, {}
-        for pack in [*sent, *(guest for _, guests in sent.values() for guest in guests)]:
+        sent, self._sent = self._sent, set()
+        for pack in sent:
             self._claims.abandon(pack)
             dispatcher.receive(PackEnd(pack=pack, end="failed", failure=without_actor()))
 
@@ -200,7 +200,6 @@ class RayTune:
             explain=lambda trial, pack: self._explain(
                 progress.error_of(trial), pack, dispatcher.deaths(pack) + 1
             ),
-            guests=self._guests_of,
             over=lambda: self._error is not None,
         )
         self._out = lambda: self._placed(searcher.out, progress)
@@ -297,9 +296,6 @@ class RayTune:
             if shared:
                 self._mailbox.share.remote(shared)
             for message in ray.get(self._mailbox.drain.remote()):
-                if isinstance(message, GuestRequest):
-                    self._invite(dispatcher, message)
-                    continue
                 if isinstance(message, PackEnd):  # it may be sent out again, and knows these then
                     with self._sharing:
                         self._shared.pop(message.pack, None)
@@ -308,23 +304,8 @@ class RayTune:
                 dispatcher.receive(message)
 
     def _send(self, job: Job) -> None:
-        self._guests[job.pack.id] = job.pack.study.shape, []
+        self._sent.add(job.pack.id)
         ray.get(self._mailbox.put.remote(job))
-
-    def _invite(self, dispatcher: Dispatcher, request: GuestRequest) -> None:
-        """Give a worker another pack, if there is one."""
-        shape, guests = self._guests.get(request.worker, (None, []))
-        job = dispatcher.next(beside=shape) if shape else None
-        guest = job if isinstance(job, Job) else None
-        if guest is not None:
-            guests.append(guest.pack.id)
-        ray.get(self._mailbox.invite.remote(request.worker, guest))
-
-    def _guests_of(self, pack: str) -> dict[str, bool]:
-        """Whether each has begun."""
-        _, guests = self._guests.pop(pack)
-        begun = ray.get(self._mailbox.begun.remote()) if guests else ()
-        return {guest: guest in begun for guest in guests}
 
     def _end_silent(self, stopped: float | None) -> None:
         """End the processes that do not answer: for too long, or soon after a request to stop."""
