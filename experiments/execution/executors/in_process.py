@@ -15,7 +15,7 @@ from experiments.execution.executors.base import POLL_SECONDS, Executor, Executo
 from experiments.execution.ledger import Ledger
 from experiments.execution.signals import Stop
 from experiments.execution.worker import run_pack
-from experiments.plan import AUTO, Layout
+from experiments.plan import Layout
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.jobs import Channel, Control, Job, More
 from experiments.training.threads import single_thread
@@ -125,7 +125,7 @@ def _check(layout: Layout) -> None:
             f"workers: {layout.workers} needs Ray, and --address none runs without it",
             hint="--address auto starts one on this machine; or set workers=1",
         )
-    if layout.gpus_per_worker not in (0.0, AUTO) and not torch.cuda.is_available():
+    if layout.gpus_per_worker and not torch.cuda.is_available():
         raise ExperimentError(
             "the experiment asks for a GPU, but torch finds none on this machine",
             hint="give the --address of a cluster that has one",
