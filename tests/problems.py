@@ -20,12 +20,8 @@ from workloads import TokenStream
 
 OPTIMIZERS = ["sgd", "momentum", "nesterov", "adam", "adamw"]
 SCHEDULES = schedules.names()
-STACKABLE = [
-    name
-    for name in optimizers.names()
-    if optimizers.get(name).hessian_period(optimizers.get(name).defaults) is None
-]
-"""The packaged optimizers that the stacked engine trains."""
+STACKABLE = optimizers.names()
+"""The packaged optimizers, each of which the stacked engine can train."""
 
 
 def study(**changes: Any) -> Study:

@@ -166,15 +166,6 @@ class Optimizer(abc.ABC):
         """Options of some parameters: pattern of names -> metaparameters."""
         return {}
 
-    def hessian_period(
-        self,
-        metaparameters: Mapping[str, Value],  # noqa: ARG002 - a hook
-    ) -> int | None:
-        """Steps from one estimate of the Hessian's diagonal to the next, where ``step`` takes it as
-        ``hessian``: a tensor a parameter, in the order of the groups, in the first step and after
-        every so many. ``None``: it takes none. Such an optimizer trains in the module engine."""
-        return None
-
     def effective_learning_rate(
         self,
         metaparameters: Mapping[str, Value],  # noqa: ARG002

@@ -6,10 +6,8 @@ default search space. With ``elementwise = True`` it says that each entry of a p
 itself: layouts that cut parameters need not gather them; with ``per_parameter = True`` that each
 parameter moves by its own gradient alone, so that ranks may divide them (zero1). It gets a
 model's parameters, which it may put into groups; with their names, if its first argument, or a
-further one, is called ``named_parameters``. Where ``step`` has an argument ``hessian``, it gets
-estimates of the Hessian's diagonal every ``update_period`` steps (an argument of the constructor;
-else every step). A static method ``parameter_groups`` gives some of them options
-(``experiments.optimizers.groups``).
+further one, is called ``named_parameters``. A static method ``parameter_groups`` gives some of
+them options (``experiments.optimizers.groups``).
 """
 
 from __future__ import annotations
@@ -62,8 +60,6 @@ class UserOptimizer(Optimizer):
         self._pairs_too = _NAMED in others
         self.constructor = [a for a in others if a not in ("args", "kwargs", _NAMED)]
         self.arguments = frozenset(name for a in self.constructor for name in _names(a))
-        self._takes_hessian = "hessian" in inspect.signature(kind.step).parameters
-        self.stacks = not self._takes_hessian
         self.space = dict(getattr(kind, "space", {"learning_rate": {"log": [1e-5, 1]}}))
         self.defaults = {
             name: value
@@ -138,11 +134,6 @@ class UserOptimizer(Optimizer):
                     hint="hand it to torch.optim.Optimizer's constructor in the defaults",
                 )
         return made
-
-    def hessian_period(self, metaparameters: Mapping[str, Value]) -> int | None:
-        if not self._takes_hessian:
-            return None
-        return max(1, int({"update_period": 1, **self.defaults, **metaparameters}["update_period"]))
 
     def parameter_groups(
         self, named_parameters: Mapping[str, Tensor]

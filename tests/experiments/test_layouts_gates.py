@@ -207,7 +207,7 @@ def test_optimizers_of_parts_and_of_whole_parameters(user: str, tmp_path: Path) 
     """Every packaged optimizer: those that move each entry by itself get parts of parameters."""
     assert set(OPTIMIZERS) <= set(optimizers.names())
     gates: list[Gate] = []
-    for name in STACKABLE:  # those that take a Hessian need whole models
+    for name in STACKABLE:
         workload = "Square" if name == "soap" else "Cut"
         of = of_user(user, workload, optimizer=name, technique={"clip": 0.5, "ema": 0.5})
         gates += [(of, SHARD, 12), (of, ZERO1, 12), (of, TENSOR, 12)]
