@@ -15,14 +15,12 @@ from experiments import schedules, techniques
 from experiments.batch_sizes import BatchSizes
 from experiments.config.amounts import LARGEST_BUDGET, TOKENS, AmountError, SizeInUnit, in_examples
 from experiments.config.combinations import Combination
-from experiments.config.grid import written_layout
 from experiments.config.schema import ExperimentFile
 from experiments.config.yaml_lines import Path, dotted
 from experiments.errors import ExperimentError
 from experiments.optimizers import Optimizer
 from experiments.optimizers.routed import Routed
 from experiments.optimizers.trial_run import OptimizerRun, is_users
-from experiments.parallel.zero1 import refuse_joint_updates
 from experiments.plan import Layout
 from experiments.schedules import Schedule
 from experiments.training import evaluation_grid
@@ -83,19 +81,13 @@ def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combi
 
     An optimizer takes three steps on a new model, with metaparameters from the middle of its space:
     it must take the parameters of the workload's model, and go on from its saved state as if it had
-    not been stopped. One that may need all parameters at once needs a layout that does not divide
-    them. A schedule must have its arguments and give a factor at every step, with metaparameters
-    from the middle and from both ends of its space.
+    not been stopped. A schedule must have its arguments and give a factor at every step, with
+    metaparameters from the middle and from both ends of its space.
 
     Raises:
         ExperimentError: it does not. What a user's own code raises passes unchanged.
     """
     _check_averages(file, combinations)
-    for combination in combinations:
-        try:
-            refuse_joint_updates(written_layout(file), combination.optimizer)
-        except ExperimentError as error:
-            raise file.error(("layout",), str(error), error.hint) from None
     for key, check in (("optimizer", _check_optimizer), ("schedule", _check_schedule)):
         names = list(dict.fromkeys(getattr(c, key).name for c in combinations))
         checked: set[tuple[str, str]] = set()

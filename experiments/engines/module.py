@@ -16,7 +16,6 @@ from experiments.convolutions import accepts_channels_last
 from experiments.engines.base import Engine, gather
 from experiments.engines.module_run import ModuleRun
 from experiments.engines.randomness import RandomDraws
-from experiments.parallel.zero1 import refuse_joint_updates
 from experiments.plan import Trial
 from experiments.training.evaluation.misses import MissTest
 from experiments.training.evaluation.parts import SplitParts
@@ -31,7 +30,6 @@ class ModuleEngine(Engine):
 
     def __init__(self, context: StudyContext, trials: Sequence[Trial]) -> None:
         super().__init__(context, trials)
-        refuse_joint_updates(context.study.layout, context.optimizer)
         first = context.model(trials[0])
         self._draws: dict[str, RandomDraws] = {}
         # Numbers that depend on how a batch is divided are drawn for the whole, where that fits.

@@ -63,9 +63,6 @@ class Optimizer(abc.ABC):
     elementwise = False
     """Whether each entry of a parameter moves by itself, so that ranks which hold parts of it need
     no other: no norm, no product of matrices, no choice among entries."""
-    per_parameter = False
-    """Whether each parameter moves by its own gradient alone, so that ranks may each update some of
-    them. What is ``elementwise`` does."""
     amplifies_rounding = False
     """Whether differences in the last bits of a gradient grow to a share of the weights within
     tens of steps: decompositions, or products in bfloat16. In micro-batches or on several workers
@@ -184,7 +181,6 @@ class PackagedOptimizer(Optimizer):
     form: ClassVar[type[StackedUpdate] | None] = None
     """The fused form, if there is one."""
     decoupled_decay = False
-    per_parameter = True
 
     def __init__(self) -> None:
         self.arguments = frozenset(self.defaults)

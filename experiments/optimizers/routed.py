@@ -80,7 +80,6 @@ class Routed(Optimizer):
         names = list(dict.fromkeys(n for rule in self.rules for n in sorted(rule.arguments)))
         self.stacks = all(rule.stacks for rule in self.rules)
         self.amplifies_rounding = any(rule.amplifies_rounding for rule in self.rules)
-        self.per_parameter = all(rule.per_parameter for rule in self.rules)
         decays = {rule.decoupled_decay for rule in self.rules if "weight_decay" in rule.arguments}
         self.decoupled_decay = False if False in decays else None if None in decays else True
         self.shared = {n: [r for r in self.rules if n in r.arguments] for n in names}

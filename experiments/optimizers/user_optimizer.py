@@ -3,11 +3,10 @@
 Its constructor's arguments are its metaparameters (``learning_rate`` is ``lr``; ``beta1`` and
 ``beta2`` are ``betas``, ``epsilon`` is ``eps``); an optional class attribute ``space`` is its
 default search space. With ``elementwise = True`` it says that each entry of a parameter moves by
-itself: layouts that cut parameters need not gather them; with ``per_parameter = True`` that each
-parameter moves by its own gradient alone, so that ranks may divide them (zero1). It gets a
-model's parameters, which it may put into groups; with their names, if its first argument, or a
-further one, is called ``named_parameters``. A static method ``parameter_groups`` gives some of
-them options (``experiments.optimizers.groups``).
+itself: layouts that cut parameters need not gather them. It gets a model's parameters, which it
+may put into groups; with their names, if its first argument, or a further one, is called
+``named_parameters``. A static method ``parameter_groups`` gives some of them options
+(``experiments.optimizers.groups``).
 """
 
 from __future__ import annotations
@@ -52,7 +51,6 @@ class UserOptimizer(Optimizer):
         of_torch = f"{kind.__module__}.".startswith("torch.optim.")
         by_entry = of_torch and name not in _NOT_ELEMENTWISE
         self.elementwise = bool(getattr(kind, "elementwise", by_entry))
-        self.per_parameter = self.elementwise or bool(getattr(kind, "per_parameter", of_torch))
         self._parameters = dict(inspect.signature(kind.__init__).parameters)
         _, *first = list(self._parameters)[:2]  # self, and the argument that gets the parameters
         self._pairs_first = first == [_NAMED]
