@@ -20,8 +20,6 @@ from workloads import TokenStream
 
 OPTIMIZERS = ["sgd", "momentum", "nesterov", "adam", "adamw"]
 SCHEDULES = schedules.names()
-STACKABLE = optimizers.names()
-"""The packaged optimizers, each of which the stacked engine can train."""
 
 
 def study(**changes: Any) -> Study:

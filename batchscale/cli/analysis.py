@@ -87,12 +87,8 @@ def regimes(
     from batchscale.output.progress import ProgressLines
 
     if optimal_batch:
-        others = {
-            "--definition": definition,
-            "--form": form != "convex",
-            "--law": law,
-            "--crossover": crossover,
-        }
+        others = {"--definition": definition, "--form": form != "convex", "--law": law}
+        others |= {"--crossover": crossover}
         if wrong := [name for name, value in others.items() if value]:
             raise CommandError(
                 f"--optimal-batch and {wrong[0]} exclude each other",

@@ -266,5 +266,5 @@ def _time_left(state: Status) -> str:
         return f"{text}, about {clock(state.seconds)} with the packs that run now{share}"
     if state.work_seconds is not None:
         return f"{text}, about {clock(state.work_seconds)} for one worker{share}; nothing runs now"
-    runs = len(state.running)  # none of them has ended a trial: nobody knows how long one takes
-    return f"{text}; {count(runs, 'pack', 'train')} now" if runs else f"{text}; nothing runs now"
+    runs = f"{count(len(state.running), 'pack', 'train')} now" if len(state.running) else ""
+    return f"{text}; {runs or 'nothing runs now'}"

@@ -30,8 +30,6 @@ class Dimension(abc.ABC):
     """Its position when a model is made: dimensions of smaller numbers are applied first."""
     switch: ClassVar[bool] = False
     """Whether it is on or off, and uses the ranks of another dimension."""
-    same_examples: ClassVar[bool] = True
-    """Whether its ranks train the same examples, so that they are model ranks."""
     passes_together: ClassVar[bool] = False
     """See ``ParallelLayout``."""
 

@@ -23,7 +23,7 @@ from experiments.training.pack_training import Training
 from experiments.training.study_context import StudyContext
 from tests.experiments import cut_workloads
 from tests.experiments.rank_groups import on_ranks
-from tests.problems import STACKABLE, largest_difference, outcomes, study, trials
+from tests.problems import largest_difference, outcomes, study, trials
 
 Dimensions = tuple[tuple[str, int], ...]
 DATA: Dimensions = ()
@@ -193,7 +193,7 @@ def test_optimizers_of_parts_and_of_whole_parameters(user: str, tmp_path: Path) 
     """Every packaged optimizer: those that move each entry by itself get parts of parameters."""
     assert set(OPTIMIZERS) <= set(optimizers.names())
     gates: list[Gate] = []
-    for name in STACKABLE:
+    for name in optimizers.names():
         workload = "Square" if name == "soap" else "Cut"
         of = of_user(user, workload, optimizer=name, technique={"clip": 0.5, "ema": 0.5})
         gates += [(of, SHARD, 12), (of, TENSOR, 12)]
