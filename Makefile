@@ -6,7 +6,7 @@ PROCESSES := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 8 ? n : 8)))
 RESULTS := $(or $(BATCHSCALE_RESULTS),results/runs)
 CODE := batchscale workloads experiments results analysis validation tests benchmarks docs
 
-.PHONY: help install demo cluster-demo test test-all test-ci browser bench truth docs gallery lint clean
+.PHONY: help install demo cluster-demo test test-all test-ci browser bench truth docs gallery lint lines clean
 
 help:
 	@echo "make demo    train 12 batch sizes x 3 optimizers on digits, locate the regimes, draw them"
@@ -18,7 +18,8 @@ help:
 	@echo "make truth   what the intervals are worth: docs/truth.md, by simulation (26 minutes of processor time)"
 	@echo "make docs    the documentation as a site, in build/docs"
 	@echo "make gallery every figure of docs/gallery.md and its numbers, in figures/gallery"
-	@echo "make lint    ruff and mypy      make clean   everything that can be made again, but no results"
+	@echo "make lint    ruff and mypy      make lines   lines by part, their ceilings and the aims"
+	@echo "make clean   everything that can be made again, but no results"
 
 install: $(STAMP)
 
@@ -71,6 +72,9 @@ lint: $(STAMP)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
+
+lines: $(STAMP)
+	@$(BIN)/python -m tests.contract.lines
 
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis figures

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from workloads import LanguageModel as LanguageModel
     from workloads import LayoutPlan as LayoutPlan
     from workloads import SequencePlan as SequencePlan
-    from workloads import TokenShare as TokenShare
     from workloads import TokenStream as TokenStream
     from workloads import Workload as Workload
     from workloads.errors import WorkloadError as WorkloadError
@@ -78,7 +77,6 @@ _HOMES = {
     "LanguageModel": "workloads:LanguageModel",
     "LayoutPlan": "workloads:LayoutPlan",
     "SequencePlan": "workloads:SequencePlan",
-    "TokenShare": "workloads:TokenShare",
     "TokenStream": "workloads:TokenStream",
     "Workload": "workloads:Workload",
     "Target": "results.targets.target:Target",
@@ -100,7 +98,6 @@ __all__ = [
     "SequencePlan",
     "Target",
     "Technique",
-    "TokenShare",
     "TokenStream",
     "Workload",
     "WorkloadError",

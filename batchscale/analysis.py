@@ -39,6 +39,7 @@ def regimes(
     unit: str | None = None,
     read: str | None = None,
     definition: str | None = None,
+    form: str = "convex",
     law: str | None = None,
     crossover: bool = False,
     under: Sequence[str] | None = None,
@@ -65,6 +66,8 @@ def regimes(
             end of runs with several budgets (docs/results.md).
         definition: add the critical batch size by another definition, ``zhang2024`` or
             ``mccandlish2018``, under ``critical_batch_size_<definition>``.
+        form: ``knee``: the quantities are asymptotes of the knee, an assumed form, which may lie
+            beyond the tested batch sizes (``analysis.fit.knee_form``).
         law: a column: the critical batch size as a power of it, across the curves of each training
             algorithm, under ``law`` of each of them; see ``laws``.
         crossover: add ``crossovers`` with each later curve of the same workload, data set and
@@ -80,7 +83,7 @@ def regimes(
         tolerance=tolerance, estimator=estimator, search=search, unit=unit, read=read,
         definition=definition, under=answers.limits(under),
     )  # fmt: skip
-    return answers.regimes(query, law=law, crossover=crossover)
+    return answers.regimes(query, law=law, crossover=crossover, form=form)
 
 
 def techniques(

@@ -11,6 +11,7 @@ import analysis
 from analysis.curves.limits import Limit
 from analysis.figure_data import FigureData, Progress, Query
 from analysis.fit.interval import Interval
+from analysis.fit.knee_form import by_knee, check_form
 from analysis.fit.search_limits import search_effect
 from batchscale.output.errors import CommandError
 from results.errors import escaped
@@ -29,20 +30,31 @@ def regimes(
     *,
     law: str | None = None,
     crossover: bool = False,
+    form: str = "convex",
     progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
     """The regimes of every curve; one that cannot be fitted has nulls, and a note that says why.
 
     Raises:
-        ResultsError: a source that cannot be read, no such definition, no curve that can be fitted,
-            no law across them, or no two curves that a crossover can be of.
+        ResultsError: a source that cannot be read, no such definition or form, no curve that can be
+            fitted, no law across them, or no two curves that a crossover can be of.
+        CommandError: a comparison of quantities by a knee.
     """
+    check_form(form)
+    if form != "convex" and query.baseline is not None:
+        raise CommandError(
+            f"--form {form} and --baseline exclude each other",
+            hint="ratios are of quantities that assume no form: leave --form out",
+        )
     data = _fitted(query, progress)
     answers = [
         fit.to_dict() if isinstance(fit, analysis.Regimes) else _unfitted(curve, query)
         for curve, fit in zip(data.curves, data.fits, strict=True)
     ]
     for answer, curve, fit in zip(answers, data.curves, data.regimes, strict=True):
+        if form != "convex":
+            _by_knee(answer, curve, fit)
+            continue
         effect = search_effect(curve, fit)
         answer["search_effect"] = (effect.factor if effect else Interval()).to_dict()
         note = effect.note(fit.critical_batch_size) if effect and fit else None
@@ -63,6 +75,16 @@ def regimes(
         for row, _, pair in analysis.crossovers(data.curves, data.regimes):
             answers[row]["crossovers"].append(pair.to_dict())
     return answers
+
+
+def _by_knee(answer: dict[str, Any], curve: analysis.Curve, fit: analysis.Regimes | None) -> None:
+    """Put the quantities by the knee in the place of those that assume no form. What a search
+    found is not judged by it."""
+    answer |= {"form": "knee", "search_effect": Interval().to_dict()}
+    if fit is not None:
+        quantities, notes = by_knee(fit)
+        answer |= {name: interval.to_dict() for name, interval in quantities.items()}
+        answer["notes"] = [*notes, *curve.notes]
 
 
 def techniques(

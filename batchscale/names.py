@@ -25,11 +25,7 @@ def _optimizers() -> dict[str, str]:
     from experiments.optimizers import get, names
 
     def engine(optimizer: Any) -> str:
-        if optimizer.stacks:
-            return ""
-        hessian = optimizer.hessian_period(optimizer.defaults) is not None
-        why = "Hessian-vector products" if hessian else "no gain from stacking"
-        return f"; trains by the module engine: {why}"
+        return "" if optimizer.stacks else "; trains by the module engine: no gain from stacking"
 
     def rounding(optimizer: Any) -> str:
         return "; amplifies rounding" if optimizer.amplifies_rounding else ""

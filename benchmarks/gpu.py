@@ -30,17 +30,13 @@ import batchscale as bs
 from benchmarks.engines import study, trial
 from benchmarks.gpu_loops import MINUTES, Settings, eager_loop, pack, seconds, steps_for
 from benchmarks.page import PAGE, table, write
-from experiments.engines import Engine, make_engine
+from experiments.engines import make_engine
 from experiments.engines.capture import captured_step
 from experiments.engines.capture.captured_step import CapturedStep
-from experiments.joint import groups as joint
 from experiments.training.study_context import StudyContext
 from workloads import WorkloadError
 
 NOT_MEASURED = "not measured: no GPU"
-SIZES = (8, 16, 32, 64)
-"""Batch sizes of the packs that train at once."""
-_LISTED = ", ".join(map(str, SIZES))
 Row = tuple[str, str]
 """What was measured, and its value in words."""
 
@@ -65,28 +61,27 @@ class Group:
 def twins(settings: Settings) -> Iterator[Row]:
     """Steps from a recording against the same ones without."""
     steps = 4 if settings.small else 200
-    for kind in ("stacked", "module"):
-        for optimizer in ("nesterov", "adam"):
-            of = replace(study("digits-mlp", 16, 3), optimizer=optimizer, schedule="cosine")
-            of = replace(of, technique={"precision": "float64", "dropout": 0.1})
-            values = {"learning_rate": 1e-3, "momentum": 0.9, "decay_steps": 150}
-            values |= {"beta1": 0.9, "beta2": 0.99, "weight_decay": 1e-3}
-            trials = tuple(replace(trial(i), metaparameters=values) for i in range(3))
-            weights, recordings = [], [captured_step.RECORDERS, {}]
-            for captured_step.RECORDERS in recordings:
-                captured_step.forget()
-                engine = make_engine(kind, StudyContext.load(of, str(settings.device)), trials)
-                engine.advance(steps)
-                weights.append(engine.weights(2))
-                if captured_step.RECORDERS:
-                    programs = list(captured_step._programs.values())
-            captured_step.RECORDERS = recordings[0]
-            differences = [float((w - weights[1][n]).abs().max()) for n, w in weights[0].items()]
-            refused = [each.step.refusal for each in programs if each.step.refusal]
-            yield (
-                f"recorded against eager, {kind}, {optimizer}, 200 steps in float64",
-                f"differ by {max(differences):.1e}; {len(programs)} recorded, refused: {refused}",
-            )
+    for optimizer in ("nesterov", "adam"):
+        of = replace(study("digits-mlp", 16, 3), optimizer=optimizer, schedule="cosine")
+        of = replace(of, technique={"precision": "float64", "dropout": 0.1})
+        values = {"learning_rate": 1e-3, "momentum": 0.9, "decay_steps": 150}
+        values |= {"beta1": 0.9, "beta2": 0.99, "weight_decay": 1e-3}
+        trials = tuple(replace(trial(i), metaparameters=values) for i in range(3))
+        weights, recordings = [], [captured_step.RECORDERS, {}]
+        for captured_step.RECORDERS in recordings:
+            captured_step.forget()
+            engine = make_engine("stacked", StudyContext.load(of, str(settings.device)), trials)
+            engine.advance(steps)
+            weights.append(engine.weights(2))
+            if captured_step.RECORDERS:
+                programs = list(captured_step._programs.values())
+        captured_step.RECORDERS = recordings[0]
+        differences = [float((w - weights[1][n]).abs().max()) for n, w in weights[0].items()]
+        refused = [each.step.refusal for each in programs if each.step.refusal]
+        yield (
+            f"recorded against eager, {optimizer}, 200 steps in float64",
+            f"differ by {max(differences):.1e}; {len(programs)} recorded, refused: {refused}",
+        )
 
 
 def demo(settings: Settings) -> Iterator[Row]:
@@ -111,55 +106,6 @@ def digits(settings: Settings) -> Iterator[Row]:
         steps = steps_for(advance, settings)
         rate = steps * count / seconds(advance, steps, settings)
         yield f"digits-mlp, pack of {models}, batch 8", f"{rate / 1e6:.3f} M model-steps/s"
-
-
-def mixed(settings: Settings) -> Iterator[Row]:
-    """Packs of several batch sizes at once, against one after the other."""
-    models, precision = (2 if settings.small else 64), {"precision": "float64"}
-    steps = 4 if settings.small else 200
-    twins = [
-        [pack("stacked", "digits-mlp", size, 3, settings, **precision) for size in SIZES]
-        for _ in range(2)
-    ]
-    _together(twins[0])(steps)
-    _apart(twins[1])(steps)
-    difference = max(
-        float((weights - apart.weights(row)[name]).abs().max())
-        for together, apart in zip(*twins, strict=True)
-        for row in range(3)
-        for name, weights in together.weights(row).items()
-    )
-    yield "joint against apart, nesterov, 200 steps in float64", f"differ by {difference:.1e}"
-    engines = [pack("stacked", "digits-mlp", size, models, settings) for size in SIZES]
-    spent = []
-    for advance in (_together(engines), _apart(engines)):
-        steps = steps_for(advance, settings)
-        spent.append(seconds(advance, steps, settings) / steps)
-    yield (
-        f"digits-mlp, packs of 64 at batch {_LISTED}",
-        f"{models * len(SIZES) / spent[0] / 1e6:.3f} M model-steps/s, {spent[1] / spent[0]:.2f}× "
-        "one pack after the other",
-    )
-
-
-def _apart(engines: Sequence[Engine]) -> Callable[[int], None]:
-    def advance(steps: int) -> None:
-        for engine in engines:
-            engine.advance(steps)
-
-    return advance
-
-
-def _together(engines: Sequence[Engine]) -> Callable[[int], None]:
-    """Joint steps, where they can be."""
-    members = [joint.JointMember(engine) for engine in engines]
-
-    def advance(steps: int) -> None:
-        for group in joint.groups(members) or [[member] for member in members]:
-            if len(group) < 2 or not joint.advance(group, steps):
-                _apart([member.engine for member in group])(steps)
-
-    return advance
 
 
 def resnet8(settings: Settings) -> Iterator[Row]:
@@ -234,10 +180,9 @@ def sweep(settings: Settings) -> Iterator[Row]:
 GROUPS = {
     "twins": Group(
         wanted={
-            f"recorded against eager, {kind}, {optimizer}, 200 steps in float64": (
+            f"recorded against eager, {optimizer}, 200 steps in float64": (
                 "≤ 1e-8; 1 recorded, refused: []"
             )
-            for kind in ("stacked", "module")
             for optimizer in ("nesterov", "adam")
         },
         measure=twins,
@@ -254,13 +199,6 @@ GROUPS = {
             f"digits-mlp, pack of {n}, batch 8": "≥ 2 M model-steps/s" for n in (64, 256, 1024)
         },
         measure=digits,
-    ),
-    "mixed": Group(
-        wanted={
-            "joint against apart, nesterov, 200 steps in float64": "≤ 1e-8",
-            f"digits-mlp, packs of 64 at batch {_LISTED}": "≥ 1×",
-        },
-        measure=mixed,
     ),
     "resnet8": Group(
         wanted={

@@ -60,7 +60,7 @@ _PLAN: dict[str, pa.DataType] = {
     "evaluation_ratio": _NUMBER,
     "keep": _COUNT,
     "stop_at_target": _FLAG,
-    "search": _TEXT,  # how points are drawn: sobol, random, grid, points, optuna:tpe …
+    "search": _TEXT,  # how points are drawn: sobol, random, grid, points
     "replicate": _COUNT,  # of a design's baseline: searches 0, 1 … of one study; null: 0
     "estimator": _TEXT,  # represents a batch size: minimum, best_of_10, median_of_searches
     "baseline_steps": _COUNT,  # to target, of which lengths are shares; null: of none, or unknown

@@ -20,12 +20,6 @@ from workloads import TokenStream
 
 OPTIMIZERS = ["sgd", "momentum", "nesterov", "adam", "adamw"]
 SCHEDULES = schedules.names()
-STACKABLE = [
-    name
-    for name in optimizers.names()
-    if optimizers.get(name).hessian_period(optimizers.get(name).defaults) is None
-]
-"""The packaged optimizers that the stacked engine trains."""
 
 
 def study(**changes: Any) -> Study:

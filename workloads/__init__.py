@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from workloads.data import data_root
     from workloads.errors import WorkloadError
     from workloads.generated.split import GeneratedSplit
-    from workloads.layout_plan import LayoutPlan, SequencePlan, TokenShare
+    from workloads.layout_plan import LayoutPlan, SequencePlan
     from workloads.registry import names
     from workloads.text.language_model import LanguageModel
     from workloads.text.tokens import TokenStream
@@ -27,7 +27,6 @@ _HOME = {
     "LanguageModel": "workloads.text.language_model",
     "LayoutPlan": "workloads.layout_plan",
     "SequencePlan": "workloads.layout_plan",
-    "TokenShare": "workloads.layout_plan",
     "TokenStream": "workloads.text.tokens",
     "Workload": "workloads.base",
     "WorkloadError": "workloads.errors",
@@ -44,7 +43,6 @@ __all__ = [
     "LanguageModel",
     "LayoutPlan",
     "SequencePlan",
-    "TokenShare",
     "TokenStream",
     "Workload",
     "WorkloadError",

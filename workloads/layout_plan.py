@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-
-import torch
-from torch import Tensor
-from torch.nn import functional as F
+from collections.abc import Mapping
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,10 +36,6 @@ class LayoutPlan:
     """Sizes that the number of ranks must divide, by what they are called: ``{"heads": 4}``."""
     sequence: SequencePlan | None = None
     """How activations outside of these layers are cut along the sequence; ``None``: they cannot."""
-    attention: tuple[str, ...] = ()
-    """Modules in which tokens attend to others. Each has an attribute ``tokens``, ``None`` or the
-    ``TokenShare`` of this rank; nothing else between ``sequence.first`` and ``sequence.after``
-    looks at several tokens."""
 
     @property
     def cuts(self) -> bool:
@@ -63,25 +55,3 @@ class SequencePlan:
     """Norms over the features in between, which have each token by itself."""
     length: int
     """Tokens of an example."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TokenShare:
-    """The tokens of each sequence that a rank has under context parallelism."""
-
-    start: int
-    """The position of the first of them."""
-    gather: Callable[[Tensor], Tensor]
-    """(…, tokens of a rank, d) -> (…, tokens, d), the same on every rank."""
-
-    def causal_attention(self, q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0) -> Tensor:
-        """Attention of this rank's tokens to those of all ranks up to themselves.
-
-        Args:
-            q, k, v: of this rank's tokens, (…, tokens of a rank, d).
-            dropout: of the attention weights.
-        """
-        k, v = self.gather(k), self.gather(v)
-        own = torch.arange(q.shape[-2], device=q.device) + self.start
-        seen = own[:, None] >= torch.arange(k.shape[-2], device=q.device)
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, dropout_p=dropout)

@@ -142,9 +142,6 @@ def _withheld(runs: Runs, rows: Rows) -> str | None:
     """Why the trials are not drawn alike, which intervals from single trials take for granted;
     None where they are."""
     methods = sorted({name for name in runs.rows["search"][rows] if isinstance(name, str)})
-    adaptive = [name for name in methods if name.startswith("optuna")]
-    if adaptive:
-        return f"each trial of an adaptive search ({', '.join(adaptive)}) depends on those before"
     if TABLE in methods:
         return "the trials are rows of a table, not drawn alike"
     # A grid is a shuffle: any part of it is a random one.

@@ -36,6 +36,13 @@ from analysis.formatting import interval as text_of
 from results.counts import count
 
 Ends = tuple[Array, Array, Array]
+
+_CRITICAL = ("critical batch size", "critical batch sizes")
+_OF_RANGE = (
+    "ratio of the fewest examples to the fewest steps",
+    "ratios of the fewest examples to the fewest steps",
+)
+"""What is compared where an end is not level, and a curve's critical batch size only bounded."""
 """Value, low and high in natural logs, NaN where unknown or open; all of one shape."""
 
 
@@ -69,19 +76,21 @@ class Comparison:
         if self.baseline is None:
             return f"the baseline of {self.label} is not clear"
         critical, plateau = self.ratios["critical_batch_size"], self.ratios["min_steps"]
-        both = f"the critical batch sizes of {self.label} and {self.baseline}"
+        of_range = self.within is not None and not self.level_ends
+        quantity, quantities = _OF_RANGE if of_range else _CRITICAL
+        both = f"the {quantities} of {self.label} and {self.baseline}"
         if (critical.low is not None and critical.low > 1) or (
             critical.high is not None and critical.high < 1
         ):
             scaling = (
-                f"the critical batch size of {self.label} is {ratio_text(critical)} times that of "
+                f"the {quantity} of {self.label} is {ratio_text(critical)} times that of "
                 f"{self.baseline}"
             )
         elif critical.low is None and critical.high is None:
             scaling = f"{both} are not known well enough"
         else:
             scaling = f"{both} cannot be distinguished: their ratio is {ratio_text(critical)}"
-        if self.within is not None and not self.level_ends:
+        if self.within is not None and of_range:
             first, last = self.within
             scaling = f"over batch sizes {first:,} to {last:,}, {scaling}"
             return f"{scaling}; {self._steps_sentence}"

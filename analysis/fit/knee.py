@@ -18,11 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from analysis.fit.convex import EXACT, Array, Points
-
-Mask = NDArray[np.bool_]
 
 STEPS, BATCH, BEND, SLOPE = range(4)
 """Places in a parameter vector: log S_min, log B_crit, log k, a."""

@@ -41,6 +41,15 @@ def regimes(
             help="Add the critical batch size by another definition: zhang2024, mccandlish2018.",
         ),
     ] = None,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--form",
+            metavar="convex|knee",
+            help="knee: the quantities of an assumed form, whose ends are extrapolated where they "
+            "are not level.",
+        ),
+    ] = "convex",
     law: Annotated[
         str | None,
         typer.Option(
@@ -78,7 +87,8 @@ def regimes(
     from batchscale.output.progress import ProgressLines
 
     if optimal_batch:
-        others = {"--definition": definition, "--law": law, "--crossover": crossover}
+        others = {"--definition": definition, "--form": form != "convex", "--law": law}
+        others |= {"--crossover": crossover}
         if wrong := [name for name, value in others.items() if value]:
             raise CommandError(
                 f"--optimal-batch and {wrong[0]} exclude each other",
@@ -90,7 +100,9 @@ def regimes(
         print(optimal_batch_table.optimal_batch(optima, output_format(format, json)), end="")
         return
     query = replace(query, definition=definition, under=answers.limits(under))
-    curves = answers.regimes(query, law=law, crossover=crossover, progress=ProgressLines())
+    curves = answers.regimes(
+        query, law=law, crossover=crossover, form=form, progress=ProgressLines()
+    )
     print(regime_table.regimes(curves, output_format(format, json)), end="")
 
 

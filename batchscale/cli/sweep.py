@@ -266,4 +266,5 @@ def _time_left(state: Status) -> str:
         return f"{text}, about {clock(state.seconds)} with the packs that run now{share}"
     if state.work_seconds is not None:
         return f"{text}, about {clock(state.work_seconds)} for one worker{share}; nothing runs now"
-    return f"{text}; nothing runs now"
+    runs = f"{count(len(state.running), 'pack', 'train')} now" if len(state.running) else ""
+    return f"{text}; {runs or 'nothing runs now'}"

@@ -20,7 +20,7 @@ _OTHERS = {
     *(_BEST, _EFFECT, "small_batch_penalty", "crossovers"),
     *("against", "law", "level", "tolerance", "batch_sizes", "trials", "target"),
     *("example_unit", "censored", "estimator", "points", "noise", "best", "rise", "notes"),
-    *("slopes", "level_ends"),
+    *("slopes", "level_ends", "form"),
 }
 _ALWAYS = ("optimizer",)
 _IMPLIED = ("source", "dataset", "model")
@@ -71,7 +71,8 @@ def regimes(curves: Sequence[Curve], format: Format) -> str:
     lines = [
         *([head] if head else []),
         f"{curves[0]['level']:.0%} intervals, tolerance {curves[0]['tolerance']:g}{points}{ends}"
-        + ("" if unit == "examples" else f"; batch sizes are of {unit}"),
+        + ("" if unit == "examples" else f"; batch sizes are of {unit}")
+        + ("; by a knee, an assumed form" if curves[0].get("form") == "knee" else ""),
         "",
         table.rstrip("\n"),
         *_sentences(curves),

@@ -15,15 +15,13 @@ from experiments import schedules, techniques
 from experiments.batch_sizes import BatchSizes
 from experiments.config.amounts import LARGEST_BUDGET, TOKENS, AmountError, SizeInUnit, in_examples
 from experiments.config.combinations import Combination
-from experiments.config.grid import written_layout
 from experiments.config.schema import ExperimentFile
 from experiments.config.yaml_lines import Path, dotted
 from experiments.errors import ExperimentError
 from experiments.optimizers import Optimizer
 from experiments.optimizers.routed import Routed
 from experiments.optimizers.trial_run import OptimizerRun, is_users
-from experiments.parallel.zero1 import refuse_joint_updates
-from experiments.plan import AUTO, Layout
+from experiments.plan import Layout
 from experiments.schedules import Schedule
 from experiments.training import evaluation_grid
 from results.counts import count
@@ -83,21 +81,13 @@ def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combi
 
     An optimizer takes three steps on a new model, with metaparameters from the middle of its space:
     it must take the parameters of the workload's model, and go on from its saved state as if it had
-    not been stopped. One that estimates the Hessian needs the whole model, and the loss unscaled;
-    one that may need all parameters at once, a layout that does not divide them. A schedule must
-    have its arguments and give a factor at every step, with metaparameters from the middle and from
-    both ends of its space.
+    not been stopped. A schedule must have its arguments and give a factor at every step, with
+    metaparameters from the middle and from both ends of its space.
 
     Raises:
         ExperimentError: it does not. What a user's own code raises passes unchanged.
     """
     _check_averages(file, combinations)
-    _check_hessian(file, combinations)
-    for combination in combinations:
-        try:
-            refuse_joint_updates(written_layout(file), combination.optimizer)
-        except ExperimentError as error:
-            raise file.error(("layout",), str(error), error.hint) from None
     for key, check in (("optimizer", _check_optimizer), ("schedule", _check_schedule)):
         names = list(dict.fromkeys(getattr(c, key).name for c in combinations))
         checked: set[tuple[str, str]] = set()
@@ -136,27 +126,6 @@ def _check_averages(file: ExperimentFile, combinations: Sequence[Combination]) -
                 f"leave {averaging[0]} out, or choose an optimizer that averages nothing, such as "
                 "adamw",
             )
-
-
-def _check_hessian(file: ExperimentFile, combinations: Sequence[Combination]) -> None:
-    """Hessian-vector products need the whole model on each rank, and the loss as it is.
-
-    Raises:
-        ExperimentError: a layout cuts the model, or may, or losses are scaled.
-    """
-    layout = written_layout(file)
-    cut = layout.dimensions or layout.name is not None or file.layout == AUTO
-    for combination in combinations:
-        optimizer = combination.optimizer
-        if optimizer.hessian_period(combination.values(0.5)) is None:
-            continue
-        needs = f"optimizer {optimizer.label} needs Hessian-vector products"
-        if cut:
-            message = f"{needs}, which take the whole model on each rank"
-            raise file.error(("layout",), message, "workers: N alone divides batches among ranks")
-        if combination.technique.get("precision") == "float16":
-            message = f"{needs}, and precision float16 scales the loss"
-            raise file.error(file.path_of("precision"), message, "precision: bfloat16")
 
 
 def _needs_check(owner: Optimizer | Schedule, workload: Workload) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from experiments import search, techniques
+from experiments import techniques
 from experiments.config.grid import Grid, load_workload
 from experiments.config.load import KEY_HINT, holds_key
 from experiments.config.points import HandPicked, Point
@@ -152,7 +152,6 @@ def combinations(file: ExperimentFile) -> tuple[list[Combination], Search]:
             )
             if file.parsed_design.shared_points and baseline is None:
                 baseline = result[-1]
-    _check_ranges(file, result)
     return _with_baselines(file, result), tuned
 
 
@@ -230,20 +229,6 @@ def _check_rule(file: ExperimentFile, rule: Rule, entries: Entries) -> None:
         rule.check_search(ends)
     except ExperimentError as error:
         raise file.error(file.path_of("rule"), str(error), error.hint) from None
-
-
-def _check_ranges(file: ExperimentFile, combinations: Sequence[Combination]) -> None:
-    """There must be as many ranges as the method of search needs."""
-    method = search.METHODS[file.search_method]
-    for combination in combinations:
-        ranges = [name for name, entry in combination.space.items() if entry.scale != "discrete"]
-        if len(ranges) < method.least_ranges:
-            raise file.error(
-                ("method",),
-                f"method {method.name} needs {method.least_ranges} ranges: "
-                f"{combination.optimizer.label} tunes {' and '.join(ranges) or 'nothing'} alone",
-                "choose method: optuna:tpe, or tune more",
-            )
 
 
 def _with_baselines(file: ExperimentFile, combinations: Sequence[Combination]) -> list[Combination]:

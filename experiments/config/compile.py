@@ -308,7 +308,7 @@ class Experiment(ExperimentFile):
         holds.
 
         Shares of the budget resolve to steps, so that another budget is another table; a grid has
-        more levels for more trials; what a method that learns draws depends on all its inputs.
+        more levels for more trials.
         """
         method = search.METHODS[self.search_method]
         described: dict[str, Any] = {
@@ -326,11 +326,8 @@ class Experiment(ExperimentFile):
         if combination.baseline:
             described["baseline_steps"] = to_target
         shares = combination.schedule.shares.keys()
-        if method.block or shares & {*combination.space, *combination.fixed}:
+        if shares & {*combination.space, *combination.fixed}:
             described["budget_steps"] = budget_steps
-        if method.block:
-            described["target"] = str(self.targets[-1])
-            described["keep"] = self.keep if self.stop_at_target else None
         return identity.digest(described)
 
 
@@ -346,7 +343,7 @@ def load(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) 
         ExperimentError: the file cannot be read, or a key or value is wrong; with its line.
         WorkloadError: the workload itself is wrong.
     """
-    return _searchable(reading.read_source(source, overrides))
+    return _compile(reading.read_source(source, overrides))
 
 
 def from_keywords(**values: Any) -> Experiment:
@@ -360,7 +357,7 @@ def from_keywords(**values: Any) -> Experiment:
         ExperimentError: an unknown keyword, a value that cannot be, a class in no file.
         WorkloadError: the workload itself is wrong.
     """
-    return _searchable(reading.read_keywords(values))
+    return _compile(reading.read_keywords(values))
 
 
 def parse(
@@ -389,11 +386,3 @@ def parse(
 
 def _compile(content: reading.Content) -> Experiment:
     return Experiment.checked(content.data, content.places, str(content.base))
-
-
-def _searchable(content: reading.Content) -> Experiment:
-    experiment = _compile(content)
-    if missing := search.missing_packages(method := experiment.search_method):
-        text = f"method {method} needs {' and '.join(missing)}, which cannot be imported"
-        raise experiment.error(("method",), text, f"pip install {' '.join(missing)}")
-    return experiment

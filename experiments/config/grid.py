@@ -129,7 +129,7 @@ class Grid:
         known = sizes if len(sizes) == len(file.batch_sizes) else None
         for rule in filter(None, self.rules):
             try:
-                rule.check(known, self.optimizers, file.search_method)
+                rule.check(known, self.optimizers)
             except ExperimentError as error:
                 where = (*path, self.rules.index(rule))
                 raise file.error(where, str(error), error.hint) from None

@@ -109,9 +109,9 @@ class ExperimentFile(BaseModel):
     layout: Any = None
     """How a model spreads over the workers: a name, or dimensions with their numbers of ranks;
     ``auto``: as measured before training; ``None``: data parallelism."""
-    gpus: Annotated[float, Field(strict=True, gt=0, le=1)] | Literal["auto"] | None = None
-    """The part of a GPU that a worker needs: 0.25 trains four packs on each; ``auto``: as many as
-    its memory holds, measured. ``None``: a whole one, where there is any."""
+    gpus: Annotated[float, Field(strict=True, gt=0, le=1)] | None = None
+    """The part of a GPU that a worker needs: 0.25 trains four packs on each. ``None``: a whole one,
+    where there is any."""
     micro_batch: Count | None = None
     precision: Precision = "float32"
     ghost_batch: Count | None = None

@@ -19,7 +19,7 @@ from experiments.factors.rule import Rule
 from experiments.identity import TrialIds
 from experiments.plan import REPEATS_FROM, Role, Study, Trial, Value
 from experiments.schedules import Schedule
-from experiments.search import DRAWN_AT_MOST, METHODS, History, Table, max_rows, table
+from experiments.search import DRAWN_AT_MOST, METHODS, Table, max_rows, table
 from experiments.search.domains import domain_of
 from experiments.search.space import Dimension, Side
 from experiments.seeds import derive
@@ -107,17 +107,14 @@ class StudyPlan:
             values, study.schedule_steps, study.batch_size, self.tokens_per_example
         )
 
-    def trials(self, start: int, stop: int, history: History = ()) -> list[Trial]:
+    def trials(self, start: int, stop: int) -> list[Trial]:
         """Rows ``start`` … ``stop - 1`` of the table, fewer beyond ``max_rows``; role "search".
 
         A row is the same trial whatever other rows are drawn, and however many are wanted.
-
-        Args:
-            history: results of the rows before, where the method learns from them.
         """
         stop = min(stop, self.max_rows)
         drawn, occurrences = self._drawn
-        for row in self._table.rows(len(drawn), stop, history):
+        for row in self._table.rows(len(drawn), stop):
             values = self.resolved(row)
             point = identity.canonical(values)
             drawn.append(self.made(values, occurrences[point], index=len(drawn), point=point))
@@ -204,8 +201,7 @@ class StudyPlan:
     @functools.cached_property
     def _table(self) -> Table:
         study, seed = self.study, derive(self.seed, self.table_of or self.study.id, "search")
-        worst = 2.0 * study.budget_steps
-        return table(study.search, self.space, seed, study.trials, self.points, worst=worst)
+        return table(study.search, self.space, seed, study.trials, self.points)
 
     @functools.cached_property
     def _drawn(self) -> tuple[list[Trial], Counter[str]]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -15,10 +14,8 @@ from torch import Tensor, nn
 
 from experiments.convolutions import accepts_channels_last
 from experiments.engines.base import Engine, gather
-from experiments.engines.capture import module_program
 from experiments.engines.module_run import ModuleRun
 from experiments.engines.randomness import RandomDraws
-from experiments.parallel.zero1 import refuse_joint_updates
 from experiments.plan import Trial
 from experiments.training.evaluation.misses import MissTest
 from experiments.training.evaluation.parts import SplitParts
@@ -33,7 +30,6 @@ class ModuleEngine(Engine):
 
     def __init__(self, context: StudyContext, trials: Sequence[Trial]) -> None:
         super().__init__(context, trials)
-        refuse_joint_updates(context.study.layout, context.optimizer)
         first = context.model(trials[0])
         self._draws: dict[str, RandomDraws] = {}
         # Numbers that depend on how a batch is divided are drawn for the whole, where that fits.
@@ -45,7 +41,7 @@ class ModuleEngine(Engine):
         self.runs = [self._start(trial) for trial in trials]
 
     def _start(self, trial: Trial) -> ModuleRun:
-        run = ModuleRun(
+        return ModuleRun(
             self.context,
             trial,
             self.micro,
@@ -53,7 +49,6 @@ class ModuleEngine(Engine):
             self._cache,
             channels_last=self._channels_last,
         )
-        return module_program.flatten(run)
 
     def _draws_of(self, trial: Trial, model: nn.Module) -> RandomDraws:
         """
@@ -85,7 +80,7 @@ class ModuleEngine(Engine):
         forked = torch.random.fork_rng(enabled=any(run.draws.unsupported for run in self.runs))
         with forked, self.context.precision.products():
             for run in self._each(self.runs):
-                module_program.advance(run, steps, partial(self._start, run.trial))
+                run.advance(steps)
 
     def _each(self, runs: Sequence[ModuleRun]) -> Iterator[ModuleRun]:
         """One after the other, each as the ``current`` one; what raises stays so."""

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from experiments.engines.hessian import HessianDiagonal
 from experiments.engines.passes import ForwardPasses
 from experiments.engines.randomness import refuse_random_numbers
 from experiments.errors import ExperimentError
@@ -126,12 +125,10 @@ class ModuleGradient:
         techniques: ModuleTechniques,
         passes: ForwardPasses,
         losses: Tensor,
-        hessian: HessianDiagonal | None = None,
     ) -> None:
         """
         Args:
             losses: the running sum of all losses, which is added to.
-            hessian: estimates for an optimizer that takes them.
 
         Raises:
             ExperimentError: a pipeline cannot do what a technique wants, or the layout or a
@@ -141,8 +138,6 @@ class ModuleGradient:
         self.skipped = 0
         """Steps without an update, whose scaled gradient overflowed."""
         self.techniques, self.passes, self.losses = techniques, passes, losses
-        self.hessian = hessian
-        self._diagonal: list[Tensor] | None = None
         self.model, self.layout = techniques.model, techniques.context.layout
         self._parameters = tuple(self.model.parameters())
         if self.layout.staged:
@@ -170,8 +165,6 @@ class ModuleGradient:
         """That of a step, of whose global batch this rank has ``batch``."""
         weights = self._selected(batch, step) if self.techniques.has["select"] else None
         self._gradient(batch, step, weights)
-        if self.hessian is not None:
-            self._diagonal = self.hessian.of(step, lambda: self.passes.of(batch, step, weights))
         if self.techniques.has["perturbed"]:
             with self.techniques.perturbed(step):
                 self._gradient(batch, step, weights)
@@ -183,11 +176,7 @@ class ModuleGradient:
             self.skipped += 1
             return
         self.techniques.change_gradient(step)
-        if self._diagonal is None:
-            optimizer.step()
-        else:
-            taking: Any = optimizer
-            taking.step(hessian=self._diagonal)
+        optimizer.step()
         self.techniques.after_step(step)
 
     def _unscaled(self, scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> bool:

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from experiments.convolutions import keep_channels_last
 from experiments.engines.base import gather
-from experiments.engines.hessian import HessianDiagonal
 from experiments.engines.metric_sums import MetricSums, measure, watched
 from experiments.engines.module_gradient import ModuleGradient, ModuleTechniques
 from experiments.engines.passes import ForwardPasses
@@ -76,8 +75,7 @@ class ModuleRun:
         self.order = context.order(trial)
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=context.device)
         """Running sum of all losses: once it is not finite, it never is again."""
-        hessian = HessianDiagonal.of_trial(context, trial, self.model, self.optimizer)
-        self.gradient = ModuleGradient(self.hooks, passes, self.loss_sum, hessian)
+        self.gradient = ModuleGradient(self.hooks, passes, self.loss_sum)
         self.step = 0
 
     def advance(self, steps: int) -> None:

@@ -232,9 +232,6 @@ def unstackable_optimizer(context: StudyContext, trials: Sequence[Trial]) -> str
     Two models take two steps in a stack, whose rows change their places in between, and alone. What
     the optimizer raises alone is its own error, and passes unchanged.
     """
-    values = context.optimizer.arguments_in(trials[0].metaparameters)
-    if context.optimizer.hessian_period(values) is not None:
-        return "it needs Hessian-vector products, which a stack of models does not compute"
     if not is_users(context.optimizer):
         return None
     pack = [trials[0], trials[-1]]

@@ -184,11 +184,7 @@ class StackedStep:
         base: nn.Module,
         stack: Stack,
         draws: RandomDraws,
-        *,
-        weighted: bool = False,
     ) -> None:
-        """``weighted``: the examples have weights in the loss, as they do where techniques select
-        them."""
         self.context, self.stack, self.draws = context, stack, draws
         self.loss, self.measured = _Loss(context, base), _Metrics(context, base)
         self.base = base
@@ -197,7 +193,8 @@ class StackedStep:
         self._counts: dict[str, int | None] = {}
         self._owner = object()
         self._batch_size = context.study.batch_size
-        self._weighted = weighted or context.techniques.define("select")
+        self._weighted = context.techniques.define("select")
+        """Whether the examples have weights in the loss."""
 
     def _views(self) -> tuple[dict[str, Tensor], list[Tensor]]:
         """Weights by name and the trainable gradients, made again when the stack has moved."""

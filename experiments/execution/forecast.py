@@ -28,7 +28,6 @@ from experiments.engines.stacked import MODELS
 from experiments.plan import Study
 from experiments.scheduling import rounds
 from experiments.scheduling.dispatch import LARGEST_PACK
-from experiments.search import block
 from experiments.techniques import load as load_techniques
 from experiments.training.evaluation.evaluator import parts_of
 from experiments.training.evaluation_grid import evaluation_steps
@@ -93,9 +92,12 @@ def forecast(plans: Sequence[StudyPlan], device: str) -> dict[str, Forecast]:
 
 def packs(study: Study) -> list[int]:
     """Sizes of the packs that a study is trained in, if no trial is infeasible: a pack a round."""
-    size = block(study.search) or LARGEST_PACK
     each = [stop - start for start, stop in pairwise((0, *rounds.goals(study.trials)))]
-    return [min(size, count - start) for count in each for start in range(0, count, size)]
+    return [
+        min(LARGEST_PACK, count - start)
+        for count in each
+        for start in range(0, count, LARGEST_PACK)
+    ]
 
 
 def _forecast(study: Study, costs: _Costs) -> Forecast:

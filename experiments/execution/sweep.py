@@ -32,10 +32,9 @@ from experiments.records.recorded import Recorded, changed, read_recorded, refus
 from experiments.records.rows import record_lost_trial
 from experiments.records.space_edges import Judge, notes, sides
 from experiments.scheduling import rounds
-from experiments.scheduling.dispatch import LARGEST_PACK, Dispatcher
+from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.events import Note, Observer, Stage, TimeLeft, ignore
 from experiments.scheduling.events import Summary as Summary
-from experiments.scheduling.packs import largest
 from experiments.scheduling.study_state import Side, StudyState
 from results.counts import agreeing, count
 from results.run_state.checkpoints import Checkpoints
@@ -104,7 +103,6 @@ def sweep(
             data_files=data_files(experiment.combinations, experiment.base),
             grows_to=grows_to,
             over=lambda: bool(stop),
-            largest=lambda layout: largest(run.states, layout, pack_size or LARGEST_PACK),
         )
         with executor_kind(address, context) as executor:
             with stop.when(lambda: executor.ready):

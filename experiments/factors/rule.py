@@ -27,7 +27,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from experiments import search
 from experiments.errors import ExperimentError, nearest
 from experiments.factors.horizon import TOKENS, Horizon, complement, rounded
 from experiments.optimizers import Optimizer
@@ -133,7 +132,6 @@ class Rule:
         self,
         batch_sizes: Sequence[int | str] | None,
         optimizers: Sequence[Optimizer],
-        method: str,
     ) -> None:
         """
         Args:
@@ -141,8 +139,7 @@ class Rule:
 
         Raises:
             ExperimentError: the base is not among the batch sizes; an optimizer has no such
-                metaparameter, or a weight decay without a time scale; a method of search whose
-                table depends on results.
+                metaparameter, or a weight decay without a time scale.
         """
         if batch_sizes is not None:
             self.check_base(batch_sizes)
@@ -172,12 +169,6 @@ class Rule:
                     f"{optimizer.label}",
                     hint="leave momentum out of the rule, or sweep one optimizer for all",
                 )
-        if self.transfers and search.block(method):
-            raise ExperimentError(
-                f"rule {self}: method {method} draws points by results, so that batch sizes share "
-                "no table",
-                hint="method: sobol, random, grid or points",
-            )
 
     def check_base(self, batch_sizes: Sequence[int | str]) -> None:
         """

@@ -63,9 +63,6 @@ class Optimizer(abc.ABC):
     elementwise = False
     """Whether each entry of a parameter moves by itself, so that ranks which hold parts of it need
     no other: no norm, no product of matrices, no choice among entries."""
-    per_parameter = False
-    """Whether each parameter moves by its own gradient alone, so that ranks may each update some of
-    them. What is ``elementwise`` does."""
     amplifies_rounding = False
     """Whether differences in the last bits of a gradient grow to a share of the weights within
     tens of steps: decompositions, or products in bfloat16. In micro-batches or on several workers
@@ -166,15 +163,6 @@ class Optimizer(abc.ABC):
         """Options of some parameters: pattern of names -> metaparameters."""
         return {}
 
-    def hessian_period(
-        self,
-        metaparameters: Mapping[str, Value],  # noqa: ARG002 - a hook
-    ) -> int | None:
-        """Steps from one estimate of the Hessian's diagonal to the next, where ``step`` takes it as
-        ``hessian``: a tensor a parameter, in the order of the groups, in the first step and after
-        every so many. ``None``: it takes none. Such an optimizer trains in the module engine."""
-        return None
-
     def effective_learning_rate(
         self,
         metaparameters: Mapping[str, Value],  # noqa: ARG002
@@ -193,7 +181,6 @@ class PackagedOptimizer(Optimizer):
     form: ClassVar[type[StackedUpdate] | None] = None
     """The fused form, if there is one."""
     decoupled_decay = False
-    per_parameter = True
 
     def __init__(self) -> None:
         self.arguments = frozenset(self.defaults)

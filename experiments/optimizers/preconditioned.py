@@ -1,19 +1,14 @@
-"""Preconditioned gradients, in pytorch-optimizer's form: Shampoo and SOAP by second moments for
-both sides of a matrix, Sophia by the diagonal of the Hessian.
+"""Gradients preconditioned by second moments for both sides of a matrix, in pytorch-optimizer's
+form: Shampoo and SOAP.
 
 Shampoo (Gupta et al. 2018, arXiv:1802.09568) moves a matrix by L^(-1/4) G R^(-1/4), where L and R
 are sums of G Gᵀ and Gᵀ G; a vector has one side and the power -1/2. SOAP (Vyas et al. 2024,
 arXiv:2409.11321) runs Adam in the eigenbases of the averages of G Gᵀ and Gᵀ G, which are refreshed
 every ``precondition_frequency`` steps; vectors have plain Adam. Its first step moves nothing.
 
-Sophia-H (Liu et al. 2023, arXiv:2305.14342) moves a weight by lr times clip(m / max(h, eps), rho),
-where m is the mean of the gradient and h that of Hutchinson's estimates of the Hessian's diagonal,
-one every ``update_period`` steps (``experiments.engines.hessian``).
-
-None has a stacked form. The time of Shampoo and SOAP goes into singular values, QR decompositions
+Neither has a stacked form. Their time goes into singular values, QR decompositions
 and products with square matrices; batched, these took as long on a CPU as one after the other
 (models of 115,000 parameters, 16 of them: QR 93 ms to 91, SVD 14 to 11, outer products 2.1 to 2.2).
-Sophia needs Hessian-vector products, which the stacked engine does not compute.
 """
 
 from __future__ import annotations
@@ -74,38 +69,3 @@ class SOAP(LibraryOptimizer):
     def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:
         arguments = super().torch_arguments(metaparameters)
         return {**arguments, "precondition_frequency": int(arguments["precondition_frequency"])}
-
-
-class Sophia(LibraryOptimizer):
-    """The gradient's mean over the Hessian's diagonal, clipped; decoupled weight decay.
-
-    This is Sophia-H, whose diagonal is Hutchinson's estimate.
-    """
-
-    name = "sophia"
-    elementwise = True
-    decoupled_decay = True
-    library_class = "SophiaH"
-    stacks = False
-    defaults: Mapping[str, Value] = {
-        "learning_rate": 6e-2,
-        "beta1": 0.96,
-        "beta2": 0.99,
-        "epsilon": 1e-12,
-        "weight_decay": 0.0,
-        "rho": 1e-2,
-        "update_period": 10,
-    }
-    # A clipped entry moves by rho times the rate: AdamW's ranges, over and times the default rho.
-    space: Mapping[str, Any] = {
-        "learning_rate": {"log": [1e-2, 100]},
-        "weight_decay": {"log": [1e-6, 1e-2]},
-    }
-
-    def hessian_period(self, metaparameters: Mapping[str, Value]) -> int | None:
-        return int({**self.defaults, **metaparameters}["update_period"])
-
-    def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:
-        arguments = super().torch_arguments(metaparameters)
-        period = int(arguments["update_period"])
-        return {**arguments, "update_period": period, "p": arguments.pop("rho")}

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import inspect
-import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -60,20 +58,10 @@ class PartsOptimizer(torch.optim.Optimizer):
         super().__setstate__(state)
         self._share()
 
-    def step(
-        self,
-        closure: Any = None,  # noqa: ARG002 - torch's signature
-        hessian: Sequence[Tensor] | None = None,
-    ) -> Any:
-        """A step of each; ``hessian``: a tensor a parameter, in the order of the groups."""
-        given = iter(hessian or ())
+    def step(self, closure: Any = None) -> Any:  # noqa: ARG002 - torch's signature
+        """A step of each."""
         for part in self.parts:
-            count = sum(len(group["params"]) for group in part.param_groups)
-            diagonal = list(itertools.islice(given, count))
-            if diagonal and "hessian" in inspect.signature(part.step).parameters:
-                part.step(hessian=diagonal)  # type: ignore[call-overload]
-            else:
-                part.step()
+            part.step()
 
 
 class Routed(Optimizer):
@@ -92,7 +80,6 @@ class Routed(Optimizer):
         names = list(dict.fromkeys(n for rule in self.rules for n in sorted(rule.arguments)))
         self.stacks = all(rule.stacks for rule in self.rules)
         self.amplifies_rounding = any(rule.amplifies_rounding for rule in self.rules)
-        self.per_parameter = all(rule.per_parameter for rule in self.rules)
         decays = {rule.decoupled_decay for rule in self.rules if "weight_decay" in rule.arguments}
         self.decoupled_decay = False if False in decays else None if None in decays else True
         self.shared = {n: [r for r in self.rules if n in r.arguments] for n in names}
@@ -130,24 +117,6 @@ class Routed(Optimizer):
         given = set(given)
         owners = self.shared.get(name, ())
         return not owners or any(f"{rule.label}.{name}" not in given for rule in owners)
-
-    def hessian_period(self, metaparameters: Mapping[str, Value]) -> int | None:
-        """
-        Raises:
-            ExperimentError: two optimizers want estimates at different steps.
-        """
-        periods = {
-            rule.label: period
-            for rule in self.rules
-            if (period := rule.hessian_period(self._values(rule, metaparameters))) is not None
-        }
-        if len(set(periods.values())) > 1:
-            raise ExperimentError(
-                f"optimizer {self.label}: {' and '.join(periods)} need estimates of the Hessian "
-                "after different numbers of steps",
-                hint="give them one update_period",
-            )
-        return next(iter(periods.values()), None)
 
     def module(
         self,

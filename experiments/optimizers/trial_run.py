@@ -44,7 +44,6 @@ class OptimizerRun:
         self.parameters = {n: torch.nn.Parameter(v.clone()) for n, v in self.start.items()}
         options = parameter_options(optimizer, workload, self.start)
         self.torch: Any = optimizer.module(self.parameters.items(), values, options)
-        self.period = optimizer.hessian_period(values)
         self.steps = 0
         self.change = 0.0
         """The largest change of a parameter after any of the steps."""
@@ -53,12 +52,7 @@ class OptimizerRun:
         """The next step."""
         for name, parameter in self.parameters.items():
             parameter.grad = self.start[name] * GRADIENTS[self.steps]
-        if self.period is None or self.steps % self.period:
-            self.torch.step()
-        else:
-            groups = self.torch.param_groups
-            diagonal = [p.grad.abs() for group in groups for p in group["params"]]
-            self.torch.step(hessian=diagonal)
+        self.torch.step()
         self.steps += 1
         change = (_distance(v, self.start[n]) for n, v in self.parameters.items())
         self.change = max([self.change, *change])

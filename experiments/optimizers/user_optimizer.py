@@ -3,12 +3,9 @@
 Its constructor's arguments are its metaparameters (``learning_rate`` is ``lr``; ``beta1`` and
 ``beta2`` are ``betas``, ``epsilon`` is ``eps``); an optional class attribute ``space`` is its
 default search space. With ``elementwise = True`` it says that each entry of a parameter moves by
-itself: layouts that cut parameters need not gather them; with ``per_parameter = True`` that each
-parameter moves by its own gradient alone, so that ranks may divide them (zero1). It gets a
-model's parameters, which it may put into groups; with their names, if its first argument, or a
-further one, is called ``named_parameters``. Where ``step`` has an argument ``hessian``, it gets
-estimates of the Hessian's diagonal every ``update_period`` steps (an argument of the constructor;
-else every step). A static method ``parameter_groups`` gives some of them options
+itself: layouts that cut parameters need not gather them. It gets a model's parameters, which it
+may put into groups; with their names, if its first argument, or a further one, is called
+``named_parameters``. A static method ``parameter_groups`` gives some of them options
 (``experiments.optimizers.groups``).
 """
 
@@ -54,7 +51,6 @@ class UserOptimizer(Optimizer):
         of_torch = f"{kind.__module__}.".startswith("torch.optim.")
         by_entry = of_torch and name not in _NOT_ELEMENTWISE
         self.elementwise = bool(getattr(kind, "elementwise", by_entry))
-        self.per_parameter = self.elementwise or bool(getattr(kind, "per_parameter", of_torch))
         self._parameters = dict(inspect.signature(kind.__init__).parameters)
         _, *first = list(self._parameters)[:2]  # self, and the argument that gets the parameters
         self._pairs_first = first == [_NAMED]
@@ -62,8 +58,6 @@ class UserOptimizer(Optimizer):
         self._pairs_too = _NAMED in others
         self.constructor = [a for a in others if a not in ("args", "kwargs", _NAMED)]
         self.arguments = frozenset(name for a in self.constructor for name in _names(a))
-        self._takes_hessian = "hessian" in inspect.signature(kind.step).parameters
-        self.stacks = not self._takes_hessian
         self.space = dict(getattr(kind, "space", {"learning_rate": {"log": [1e-5, 1]}}))
         self.defaults = {
             name: value
@@ -138,11 +132,6 @@ class UserOptimizer(Optimizer):
                     hint="hand it to torch.optim.Optimizer's constructor in the defaults",
                 )
         return made
-
-    def hessian_period(self, metaparameters: Mapping[str, Value]) -> int | None:
-        if not self._takes_hessian:
-            return None
-        return max(1, int({"update_period": 1, **self.defaults, **metaparameters}["update_period"]))
 
     def parameter_groups(
         self, named_parameters: Mapping[str, Tensor]

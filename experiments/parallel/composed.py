@@ -1,9 +1,8 @@
 """Layouts of several dimensions on one mesh of ranks: ``layout: {data: 2, shard: 2, tensor: 2}``.
 
 Ranks that are close to one another communicate most, so that the mesh has, from the dimension whose
-ranks are farthest apart: data, shard, pipeline, context, tensor. A model is cut in the order
-tensor, sequence, context, pipeline, shard (``Dimension.order``); what is left is copied over the
-data ranks. A model that nothing cuts trains as in data parallelism.
+ranks are farthest apart: data, shard, pipeline, tensor. A model is cut in the order tensor,
+sequence, pipeline, shard (``Dimension.order``); what is left is copied over the data ranks.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from experiments.parallel.stages.stages import Stages
 from experiments.parallel.updates.cut_optimizer import CutParameters
 from workloads import LayoutPlan
 
-MESH = ("data", "shard", "pipeline", "context", "tensor")
+MESH = ("data", "shard", "pipeline", "tensor")
 """Dimensions of the mesh, from the outermost."""
 
 
@@ -48,11 +47,6 @@ class Composed(ParallelLayout):
         self._pieces: WeakKeyDictionary[nn.Module, Pieces] = WeakKeyDictionary()
         self._cut: WeakKeyDictionary[torch.optim.Optimizer, CutParameters] = WeakKeyDictionary()
         self._merged: WeakKeyDictionary[torch.optim.Optimizer, MergedState] = WeakKeyDictionary()
-
-    context_ranks = 1
-    """Ranks that share the tokens of each sequence."""
-    whole_models = False
-    """Whether each rank computes with a whole model, as in data parallelism."""
 
     def join(self, ranks: Ranks) -> Composed:
         """Make the mesh; on a single rank a model is whole.
@@ -85,15 +79,11 @@ class Composed(ParallelLayout):
             return TorchRanks(str(device), mesh.get_group())
 
         self._copies, self._shard, self._tensor = of("data", "shard"), of("shard"), of("tensor")
-        self._data = DataParallel().join(of("data", "context"))
-        context = of("context")
-        self.context_ranks = context.size
+        self._data = DataParallel().join(of("data"))
         self.model_ranks = ranks.size // self._copies.size
-        parts = context if context.size > 1 else self._tensor
-        self.activation_part = (parts.rank, parts.size)
+        self.activation_part = (self._tensor.rank, self._tensor.size)
         self.passes_together = any(each.passes_together for each in self.dimensions)
         self.staged = self.sizes.get("pipeline", 1) > 1
-        self.whole_models = not any(each.cuts for each in self.dimensions)
         return self
 
     @property
@@ -107,7 +97,7 @@ class Composed(ParallelLayout):
         if not self.dimensions:
             return model
         pieces = Pieces(model, self._tensor, self._shard)
-        if plan is not None and not self.sizes.keys() & {"sequence", "context"}:
+        if plan is not None and "sequence" not in self.sizes:
             plan = replace(plan, sequence=None)
         for dimension in self.dimensions:
             model = dimension.apply(model, plan, self.mesh, pieces)
@@ -122,18 +112,10 @@ class Composed(ParallelLayout):
 
     def accumulate(self, model: nn.Module, passes: Iterable[ForwardPass], losses: Tensor) -> None:
         stages = self._stages(model)
-        if self.whole_models:
-            self._data.accumulate(model, passes, losses)
-        elif stages is None:
-            parts = map(self._of_context, passes) if self.context_ranks > 1 else passes
-            super().accumulate(model, parts, losses)
+        if stages is None:
+            super().accumulate(model, passes, losses)
         else:
             stages.accumulate(list(passes), losses)
-
-    def _of_context(self, each: ForwardPass) -> ForwardPass:
-        """A pass whose gradient is one part of the sum over the context ranks, each of which
-        computes the whole loss."""
-        return replace(each, weights=lambda dtype: each.weights(dtype) / self.context_ranks)
 
     def _stages(self, model: nn.Module) -> Stages | None:
         return self._pieces[model].stages if self.dimensions else None
@@ -147,10 +129,7 @@ class Composed(ParallelLayout):
         if not self.dimensions:
             return super().optimizer(model, make, whole)
         cut = CutParameters(model, self._pieces[model], whole)
-        of_rank = make
-        for dimension in self.dimensions:
-            of_rank = dimension.optimizer(of_rank, self._data.ranks)
-        optimizer = of_rank(cut.named())
+        optimizer = make(cut.named())
         optimizer.register_step_pre_hook(lambda *_: cut.take_gradients())
         optimizer.register_step_post_hook(lambda *_: cut.publish())
         self._cut[optimizer] = cut
@@ -161,9 +140,6 @@ class Composed(ParallelLayout):
 
     def finish_gradient(self, model: nn.Module) -> None:
         if not self.dimensions:
-            return
-        if self.whole_models:
-            self._data.finish_gradient(model)
             return
         pieces = self._pieces[model]
         gradients: dict[str, Tensor] = {}

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from torch import nn
 
-from experiments.parallel.base import MakeOptimizer
 from experiments.parallel.pieces import Pieces
-from experiments.parallel.ranks import Ranks
 from experiments.plan import Layout
 from workloads import LayoutPlan
 
@@ -32,10 +30,6 @@ class Dimension(abc.ABC):
     """Its position when a model is made: dimensions of smaller numbers are applied first."""
     switch: ClassVar[bool] = False
     """Whether it is on or off, and uses the ranks of another dimension."""
-    cuts: ClassVar[bool] = True
-    """Whether a rank computes with less than the whole model, or less than whole examples."""
-    same_examples: ClassVar[bool] = True
-    """Whether its ranks train the same examples, so that they are model ranks."""
     passes_together: ClassVar[bool] = False
     """See ``ParallelLayout``."""
 
@@ -78,28 +72,3 @@ class Dimension(abc.ABC):
             mesh: the whole mesh, whose dimensions have the names of dimensions.
             pieces: takes which part of each parameter this rank then holds.
         """
-
-    def optimizer(self, make: MakeOptimizer, copies: Ranks) -> MakeOptimizer:  # noqa: ARG002
-        """What makes the optimizer of this rank, from what makes one of all its parameters.
-
-        Args:
-            copies: the ranks that hold the same parameters.
-        """
-        return make
-
-
-def undivided_tokens(plan: LayoutPlan, name: str, ranks: int) -> tuple[str, str] | None:
-    """Why ranks cannot have equal shares of the tokens of a sequence, and what to do; ``None``:
-    they can.
-
-    Args:
-        plan: one that says where tokens are shared.
-        name: the dimension that has the ranks.
-    """
-    assert plan.sequence is not None
-    if plan.sequence.length % ranks == 0:
-        return None
-    return (
-        f"{ranks} {name} ranks do not divide sequences of {plan.sequence.length} tokens",
-        f"choose another {name}, or sequences of another length",
-    )

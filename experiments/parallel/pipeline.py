@@ -43,7 +43,7 @@ class Pipeline(Dimension):
         if plan is None or not plan.pipeline:
             hint = "layout: {shard: …} and data fit any model"
             return "its layout_plan names no layers for a pipeline", hint
-        for other in ("shard", "tensor", "sequence", "context"):
+        for other in ("shard", "tensor", "sequence"):
             if other in sizes:
                 return (
                     f"a pipeline cannot be combined with {other}",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from experiments.parallel.dimension import Dimension, undivided_tokens
+from experiments.parallel.dimension import Dimension
 from experiments.parallel.pieces import Pieces
 from experiments.parallel.shard import modules_named
 from workloads import LayoutPlan
@@ -41,7 +41,12 @@ class Sequence(Dimension):
                 "its layout_plan names no part whose activations are cut by tokens",
                 "leave sequence out",
             )
-        return undivided_tokens(plan, "tensor", ranks)
+        if plan.sequence.length % ranks:
+            return (
+                f"{ranks} tensor ranks do not divide sequences of {plan.sequence.length} tokens",
+                "choose another tensor, or sequences of another length",
+            )
+        return None
 
     def apply(
         self,

@@ -22,7 +22,6 @@ class Shard(Dimension):
     name = "shard"
     summary = "each rank holds a share of every parameter and trains a share of each batch (FSDP)"
     order = 40
-    same_examples = False
     passes_together = True
 
     def apply(

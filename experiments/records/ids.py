@@ -12,7 +12,6 @@ import pandas as pd
 from experiments.config.compile import parse
 from experiments.config.study_plan import StudyPlan
 from experiments.errors import ExperimentError
-from experiments.search import block
 from results.counts import count
 from results.fsck import Defect
 from results.reader import Results
@@ -80,6 +79,6 @@ def _plans(text: str, name: str, version: str, rows: pd.DataFrame) -> Mapping[st
 
 def _other(plan: StudyPlan, trial: str, index: float, search: str, seed: float) -> bool:
     """Whether a row of this plan's search is another trial."""
-    if plan.study.search_id != search or plan.seed != seed or block(plan.study.search) is not None:
+    if plan.study.search_id != search or plan.seed != seed:
         return False
     return not 0 <= index < plan.max_rows or plan.trial(int(index)).id != trial

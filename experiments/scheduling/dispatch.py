@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal
 
 from experiments.plan import Outcome, Trial
@@ -116,13 +115,13 @@ class Dispatcher:
 
     # The next pack
 
-    def next(self, beside: str | None = None) -> Answer:
+    def next(self) -> Answer:
         """A pack to train now; ``"wait"``: none until a pack in training ends; ``None``: no
-        more. ``beside``: the shape of packs that train, beside which it is to train."""
+        more."""
         with self._lock:
             if self.stopped:
                 return None
-            job = self._resume(beside) or (None if beside else self._part()) or self._pack(beside)
+            job = self._resume() or self._part() or self._pack()
             if job is not None:
                 state = self._by_study[job.pack.study.id]
                 state.busy |= job.wanted
@@ -191,10 +190,9 @@ class Dispatcher:
                             self._share_hits(state, [record.steps_to_target])
             self._rounds_end()
 
-    def _resume(self, shape: str | None) -> Job | None:
+    def _resume(self) -> Job | None:
         """A pack whose snapshot an interrupted run or a failed pack left."""
-        may_start = partial(self._may_start, shape=shape)
-        resumed = self._recovery.snapshot(self._by_study, may_start, self._elsewhere)
+        resumed = self._recovery.snapshot(self._by_study, self._may_start, self._elsewhere)
         if resumed is None:
             return None
         state, wave, trials, wanted, header = resumed
@@ -208,10 +206,10 @@ class Dispatcher:
         part = self._recovery.part(self._may_start, self._elsewhere)
         return self._job(*part) if part is not None else None
 
-    def _pack(self, shape: str | None) -> Job | None:
+    def _pack(self) -> Job | None:
         choice = choose(
             self.states,
-            may_start=lambda s, wave: self._may_start(s, shape) and self._watch.fits(wave.round),
+            may_start=lambda s, wave: self._may_start(s) and self._watch.fits(wave.round),
             proven=self._failures.proven,
             taken=self._taken(),
             slots=self._slots,
@@ -240,10 +238,8 @@ class Dispatcher:
         state.busy |= new.wanted
         return more
 
-    def _may_start(self, state: StudyState, shape: str | None = None) -> bool:
-        """One pack at a time until its shape has trained at all; of ``shape``, if one is given."""
-        if shape not in (None, state.shape):
-            return False
+    def _may_start(self, state: StudyState) -> bool:
+        """One pack at a time until its shape has trained at all."""
         out = (pack.state.shape for pack in self._out.values())
         return state.shape in self._failures.proven or state.shape not in out
 

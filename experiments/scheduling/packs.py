@@ -11,11 +11,11 @@ import hashlib
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import cycle, islice
+from itertools import islice
 
 import numpy as np
 
-from experiments.plan import Layout, Pack, Trial, Value
+from experiments.plan import Pack, Trial, Value
 from experiments.scheduling.jobs import Job
 from experiments.scheduling.rounds import Wave
 from experiments.scheduling.study_state import StudyState
@@ -229,29 +229,6 @@ def make_job(
 def pack_id(study: str, trials: Sequence[str]) -> str:
     """The id of a pack of these trials of a study."""
     return hashlib.sha256(" ".join((study, *trials)).encode()).hexdigest()[:16]
-
-
-def largest(states: Sequence[StudyState], layout: Layout, size: int) -> list[Pack]:
-    """Of each shape of a layout the pack that is expected to take the most memory: of the study
-    with the largest batch, with as many trials as it can have (``size`` at the most)."""
-    by_shape: dict[str, StudyState] = {}
-    for state in states:
-        before = by_shape.get(state.shape, state)
-        if state.study.layout == layout and (
-            state.study.batches.largest >= before.study.batches.largest
-        ):
-            by_shape[state.shape] = state
-    return [
-        Pack(id="memory", study=state.study, trials=_copies(state, min(size, state.study.trials)))
-        for state in by_shape.values()
-    ]
-
-
-def _copies(state: StudyState, count: int) -> tuple[Trial, ...]:
-    """So many trials, the first one of the study and others like it."""
-    first = state.plan.trials(0, 1)
-    copies = enumerate(islice(cycle(first), count))
-    return tuple(replace(trial, id=f"{trial.id}-{number}") for number, trial in copies)
 
 
 def _in_wave(state: StudyState, wave: Wave, trial: Trial) -> Trial:

@@ -5,8 +5,7 @@ A study's search table is drawn in *waves*. The first holds rows 0-15; each late
 many rows as its goal (32, 64, … up to the trials wanted) lacks in feasible trials, once; the last
 round goes on until the goal is met or four times as many rows are drawn. A wave is decided when all
 rows before it are settled, and from those rows alone: which rows are drawn depends neither on the
-order of packs nor on restarts. A method that learns draws its rows in blocks, each when all rows
-before it are settled, and from what of these is the same in any order (``history``).
+order of packs nor on restarts.
 """
 
 from __future__ import annotations
@@ -16,11 +15,9 @@ import statistics
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from experiments.plan import Outcome, Study, Trial
-from experiments.search import block
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -234,8 +231,9 @@ def _stages(
         keep = keep_in_round(study, number)
         while True:
             lacking = max(0, min(goal - drawn.feasible(exact), max_rows - len(drawn.rows)))
-            for start, stop in _parts(study, len(drawn.rows), len(drawn.rows) + lacking):
-                drawn.extend(rows(start, stop))
+            if lacking:
+                start = len(drawn.rows)
+                drawn.extend(rows(start, start + lacking))
                 yield number, keep, drawn.open(start, keep)
             yield number, keep, drawn.open(0, keep)
             exact = keep
@@ -282,46 +280,11 @@ class _Drawn(Generic[T]):
 
 
 def keep_in_round(study: Wanted, number: int) -> int | None:
-    """How many of the best trials stay exact in round ``number``: in proportion to its goal.
-
-    An adaptive search learns from all that it keeps, from the first block on.
-    """
+    """How many of the best trials stay exact in round ``number``: in proportion to its goal."""
     steps = goals(study.trials)
-    if study.keep is None or number == len(steps) - 1 or block(study.search):
+    if study.keep is None or number == len(steps) - 1:
         return study.keep
     return math.ceil(study.keep * steps[number] / study.trials)
-
-
-def _parts(study: Wanted, start: int, stop: int) -> list[tuple[int, int]]:
-    """Rows ``start`` … ``stop - 1`` as they are drawn: all at once, or each block when the last one
-    is settled."""
-    size = block(study.search)
-    inner = range(start - start % size + size, stop, size) if size else ()
-    ends = [start, *inner, stop]
-    return list(pairwise(ends)) if stop > start else []
-
-
-def history(study: Study, records: Sequence[Record | None]) -> list[int | None]:
-    """How the first rows of an adaptive search came out, in terms that training in another order
-    would give too.
-
-    Steps to target of those that were among the ``keep`` best when their block was settled, ties
-    included; ``None`` for all others, which may have been stopped anywhere beyond that.
-    """
-    size = block(study.search) or len(records)
-    outcomes: list[int | None] = []
-    for start in range(0, len(records), size):
-        limit = _cutoff(study, records[: start + size], study.keep)
-        for record in records[start : start + size]:
-            steps = record.steps_to_target if record else None
-            outcomes.append(steps if limit is None or (steps or limit) <= limit else None)
-    return outcomes
-
-
-def _cutoff(study: Study, records: Iterable[Record | None], keep: int | None) -> int | None:
-    if not study.stop_at_target:
-        return None
-    return cutoff((record.steps_to_target for record in records if record), keep)
 
 
 @dataclass(frozen=True, kw_only=True)

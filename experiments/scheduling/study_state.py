@@ -18,7 +18,6 @@ from experiments.plan import Study, Trial
 from experiments.scheduling import rounds
 from experiments.scheduling.events import StudyPlanned
 from experiments.scheduling.rounds import Counts, Record, Remaining
-from experiments.search import History, block
 
 Side = tuple[str, Literal["low", "high"]]
 """A tuned dimension and the end of its range to move."""
@@ -43,7 +42,7 @@ class Plan(Protocol):
     def max_rows(self) -> int: ...
     @property
     def search_space(self) -> Mapping[str, Any]: ...
-    def trials(self, start: int, stop: int, history: History = ()) -> Sequence[Trial]: ...
+    def trials(self, start: int, stop: int) -> Sequence[Trial]: ...
     def enlarged(self, sides: Sequence[Side]) -> Block | None: ...
     def repeats(self, trial: Trial) -> Sequence[Trial]: ...
 
@@ -143,10 +142,7 @@ class StudyState:
 
     def _rows(self, start: int, stop: int) -> Sequence[Trial]:
         if stop > len(self.rows):
-            history: History = ()
-            if block(self.study.search) is not None:  # an adaptive search learns from results
-                history = rounds.history(self.study, [self._lookup(trial) for trial in self.rows])
-            more = self.plan.trials(len(self.rows), stop, history)
+            more = self.plan.trials(len(self.rows), stop)
             self.rows.extend(more)
             self._draw(more)
         return self.rows[start:stop]
@@ -186,8 +182,8 @@ class StudyState:
                 yield trial.id, self.records[trial.id]
 
     def foreseen(self) -> Sequence[Trial]:
-        """All rows that the search may draw, where they do not depend on results."""
-        return () if block(self.study.search) else self.plan.trials(0, self.plan.max_rows)
+        """All rows that the search may draw."""
+        return self.plan.trials(0, self.plan.max_rows)
 
     def drawn(self) -> Collection[Trial]:
         """The trials of the search and of its enlargements that have been drawn, in that order.
@@ -281,7 +277,7 @@ class StudyState:
         self.wave()  # decides what follows the search
         if self._counts is None:
             # An earlier run may have recorded rows that this one has not drawn yet.
-            beyond = not block(self.study.search) and not self.records.keys() <= self._drawn.keys()
+            beyond = not self.records.keys() <= self._drawn.keys()
             added = [trial for block in self.blocks for trial in block.trials]
             most = self.plan.max_rows
 

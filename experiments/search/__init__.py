@@ -4,7 +4,6 @@ sobol    quasi-random points; the default
 random   independent, uniform points
 grid     a full factorial grid, in a shuffled order
 points   as the experiment file lists them
-optuna:… one of Optuna's samplers: each point depends on the results of the earlier ones
 
 A new method is one file of this folder, with a subclass of ``Table`` that has a ``name``.
 """
@@ -12,22 +11,18 @@ A new method is one file of this folder, with a subclass of ``Table`` that has a
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import pkgutil
 from collections.abc import Mapping, Sequence
 
 from experiments.plan import Value
-from experiments.search.base import History, Request, Row, Space, Table
+from experiments.search.base import Request, Row, Space, Table
 
 __all__ = [
     "DRAWN_AT_MOST",
     "METHODS",
-    "History",
     "Row",
     "Table",
-    "block",
     "max_rows",
-    "missing_packages",
     "table",
 ]
 
@@ -38,7 +33,7 @@ def _discover() -> dict[str, type[Table]]:
         for kind in vars(importlib.import_module(f"{__name__}.{file.name}")).values():
             if isinstance(kind, type) and issubclass(kind, Table) and "name" in vars(kind):
                 methods[kind.name] = kind
-    return dict(sorted(methods.items(), key=lambda item: (":" in item[0], item[0] != "sobol")))
+    return dict(sorted(methods.items(), key=lambda item: item[0] != "sobol"))
 
 
 METHODS = _discover()
@@ -47,20 +42,9 @@ DRAWN_AT_MOST = 4
 many trials an enlargement may add."""
 
 
-def block(method: str) -> int | None:
-    """How many rows an adaptive method draws at a time; ``None``: rows do not depend on others."""
-    return METHODS[method].block
-
-
 def max_rows(method: str, trials: int) -> int:
     """Rows that may be drawn to find so many feasible trials."""
     return trials if METHODS[method].finite else DRAWN_AT_MOST * trials
-
-
-def missing_packages(method: str) -> list[str]:
-    """Packages that ``method`` needs and that are not installed."""
-    needed = METHODS[method].packages
-    return [name for name in needed if importlib.util.find_spec(name) is None]
 
 
 def table(
@@ -69,9 +53,6 @@ def table(
     seed: int,
     trials: int,
     points: Sequence[Mapping[str, Value]] = (),
-    *,
-    worst: float = 1.0,
 ) -> Table:
     """The table of ``method``; the other arguments are those of ``Request``."""
-    request = Request(space=space, seed=seed, trials=trials, points=points, worst=worst)
-    return METHODS[method](request)
+    return METHODS[method](Request(space=space, seed=seed, trials=trials, points=points))

@@ -14,10 +14,6 @@ Space = Mapping[str, Dimension]
 Row = dict[str, Value]
 """A value for each tuned metaparameter."""
 
-History = Sequence[int | None]
-"""Results of the first rows of a table: steps to target, or ``None`` for what is worse than the
-best that are exact."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
@@ -30,8 +26,6 @@ class Request:
     """Number of trials wanted."""
     points: Sequence[Mapping[str, Value]] = ()
     """Rows chosen by hand, for method ``points``."""
-    worst: float = 1.0
-    """Steps that an adaptive method assumes for a trial that missed the target."""
 
 
 class Table(abc.ABC):
@@ -47,17 +41,10 @@ class Table(abc.ABC):
     alike: ClassVar[bool] = True
     """Whether its trials are drawn alike, so that any ten of them are equivalent to any other
     ten."""
-    block: ClassVar[int | None] = None
-    """How many rows a method that learns draws at a time, each depending on all rows before the
-    block; ``None``: rows do not depend on others."""
     rounds_up: ClassVar[bool] = False
     """Whether its size follows from the trials wanted, and all of it is trained."""
     finite: ClassVar[bool] = False
     """Whether the trials wanted are all its rows, so that none can replace an infeasible one."""
-    least_ranges: ClassVar[int] = 0
-    """How many ranges must be tuned for it to work."""
-    packages: ClassVar[Sequence[str]] = ()
-    """Packages that must be installed for it."""
 
     size: int | None = None
     """How many rows there are; ``None``: without end."""
@@ -67,9 +54,5 @@ class Table(abc.ABC):
         self.seed = request.seed
 
     @abc.abstractmethod
-    def rows(self, start: int, stop: int, history: History = ()) -> list[Row]:
-        """Rows ``start`` … ``stop - 1``, fewer beyond ``size``.
-
-        Args:
-            history: of the rows before ``start``; for methods that learn from it.
-        """
+    def rows(self, start: int, stop: int) -> list[Row]:
+        """Rows ``start`` … ``stop - 1``, fewer beyond ``size``."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 
-from experiments.search.base import History, Request, Row, Space, Table
+from experiments.search.base import Request, Row, Space, Table
 from experiments.seeds import derive
 
 
@@ -47,7 +47,7 @@ class Grid(Table):
         self.levels = {name: self.space[name].levels(n) for name, n in counts.items()}
         self.size: int = math.prod(map(len, self.levels.values()))
 
-    def rows(self, start: int, stop: int, history: History = ()) -> list[Row]:  # noqa: ARG002
+    def rows(self, start: int, stop: int) -> list[Row]:
         return [self._point(cell) for cell in self._order[start:stop]]
 
     @functools.cached_property

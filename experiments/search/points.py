@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.search.base import History, Request, Row, Table
+from experiments.search.base import Request, Row, Table
 
 
 class Points(Table):
@@ -18,5 +18,5 @@ class Points(Table):
         self._points = [dict(point) for point in request.points]
         self.size = len(self._points)
 
-    def rows(self, start: int, stop: int, history: History = ()) -> list[Row]:  # noqa: ARG002
+    def rows(self, start: int, stop: int) -> list[Row]:
         return [dict(point) for point in self._points[start:stop]]

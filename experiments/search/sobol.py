@@ -13,7 +13,7 @@ import functools
 
 import numpy as np
 
-from experiments.search.base import History, Request, Row, Table
+from experiments.search.base import Request, Row, Table
 
 _FIRST_BLOCK = 64
 
@@ -27,7 +27,7 @@ class Sobol(Table):
         super().__init__(request)
         self._rows: list[Row] = []
 
-    def rows(self, start: int, stop: int, history: History = ()) -> list[Row]:  # noqa: ARG002
+    def rows(self, start: int, stop: int) -> list[Row]:
         if not self.space:
             return [{} for _ in range(start, stop)]
         while len(self._rows) < stop:

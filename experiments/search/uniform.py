@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.search.base import History, Row, Table
+from experiments.search.base import Row, Table
 from experiments.seeds import derive
 
 
@@ -12,7 +12,7 @@ class Uniform(Table):
 
     name = "random"
 
-    def rows(self, start: int, stop: int, history: History = ()) -> list[Row]:  # noqa: ARG002
+    def rows(self, start: int, stop: int) -> list[Row]:
         return [
             {
                 name: dimension.value(derive(self.seed, name, row) / 2**63)

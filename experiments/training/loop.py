@@ -61,7 +61,6 @@ class TrainingLoop:
         self.engine, self.context = engine, engine.context
         self.hits, self.clock, self.observers = hits, clock, observers
         self.evaluate = Evaluator(engine)
-        self.advance: Callable[[int], None] = lambda steps: self.engine.advance(steps)
         self.study = self.context.study
         self.rules = stopping_rules(self.study, hits)
         self.progress: dict[str, TrialProgress] = {}
@@ -106,7 +105,7 @@ class TrainingLoop:
         torch.set_flush_denormal(True)
         try:
             with self.clock.timed("train", self.context.device):
-                self.advance(steps)
+                self.engine.advance(steps)
         finally:
             torch.set_flush_denormal(False)
         self.step = max(self.engine.steps)

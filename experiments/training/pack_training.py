@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 
 import torch
 
 from experiments.encoding import MalformedError, UnencodableError
 from experiments.engines import Engine, check_contract, make_engine
 from experiments.engines.base import gather
-from experiments.joint.groups import JointMember
-from experiments.joint.training import JointTraining
 from experiments.parallel import SOLO, Ranks
 from experiments.plan import Pack, Trial
 from experiments.training.clock import Clock
@@ -39,12 +36,10 @@ class Training(Observer):
         group: Ranks = SOLO,
         snapshot: bytes | None = None,
         keep_weights: bool = False,
-        beside: JointTraining | None = None,
     ) -> None:
         """Load the workload, make the models; continue from ``snapshot`` if there is one.
 
         ``keep_weights``: ``final`` holds the measured weights of trials that have ended.
-        ``beside``: the packs that other threads train, this one's turn among them.
 
         Raises:
             ExperimentError: the study names something that is not there or cannot be.
@@ -65,8 +60,6 @@ class Training(Observer):
         self._hits = StudyHits(pack.known, pack.study)
         self._refinement = Refinement(engine, self._hits)
         self._loop = TrainingLoop(engine, self._hits, clock, (self, self._refinement))
-        if beside is not None and first:
-            self._loop.advance = partial(beside.advance, JointMember(engine), clock)
         self._keep_weights = keep_weights
         self.final: dict[str, dict[str, torch.Tensor]] = {}
         self.paused: dict[str, bytes] = {}

@@ -159,7 +159,7 @@ def test_what_the_sentence_says(plain_curve: Plain) -> None:
     # A line has no plateau: what is compared is the tested range, and the steps at its ends.
     assert not line.level_ends
     assert line.sentence.startswith(
-        "over batch sizes 1 to 32,768, the critical batch size of line is "
+        "over batch sizes 1 to 32,768, the ratio of the fewest examples to the fewest steps of "
     )
     assert re.search(
         r"; line takes 0\.6\d \[.*\] times the steps of sgd at batch size 1 and 0\.00\d+ \[.*\] "

@@ -85,7 +85,10 @@ def test_sentences_have_the_intervals_of_the_table(made: dict[str, Any]) -> None
                 assert (part["is"] == "reached") == part["text"].endswith("]")
         assert "best of 8 trials" in found["rests"]
     (sentence,) = view["compared"]
-    assert sentence.startswith("over batch sizes 1 to 256, the critical batch size of momentum is ")
+    assert sentence.startswith(
+        "over batch sizes 1 to 256, the ratio of the fewest examples to the fewest steps of "
+        "momentum is "
+    )
     assert any("only 8 trials" in each["text"] for each in view["warnings"])
     assert any(each["text"] == "a note of its own" for each in view["warnings"])
 

@@ -146,7 +146,7 @@ def test_it_is_withheld_where_the_least_is_not_of_a_random_search(
     (known,) = curves(trials, studies=studies)
     assert search_trend(known) is not None
     (unknown,) = curves(trials)
-    (adaptive,) = curves(trials.assign(search="optuna:tpe"), studies=studies)
+    (adaptive,) = curves(trials.assign(search="points"), studies=studies)
     (tens,) = curves(search(n=24, keep=None), studies=studies, estimator="best_of_10")
     both = pd.concat([trials, search("adam", n=24, seed=1)])
     (merged,) = curves(both, by=["schedule"], studies=studies_of(both))

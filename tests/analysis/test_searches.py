@@ -145,11 +145,11 @@ def test_rows_of_before_there_were_search_seeds_are_of_the_first_search() -> Non
 
 def test_two_methods_of_search_are_two_curves(search: Make) -> None:
     sobol = search(search="sobol", keep=None)
-    tpe = search(search="optuna:tpe", seed=4, keep=None).assign(
+    uniform = search(search="random", seed=4, keep=None).assign(
         trial=lambda frame: frame["trial"] + "t"
     )
-    first, second = curves(pd.concat([sobol, tpe]))
-    assert [first.group["search"], second.group["search"]] == ["sobol", "optuna:tpe"]
+    first, second = curves(pd.concat([sobol, uniform]))
+    assert [first.group["search"], second.group["search"]] == ["sobol", "random"]
     assert first.trials == second.trials == 16
     (alone,) = curves(sobol)
     assert "search" not in alone.group

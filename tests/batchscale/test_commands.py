@@ -172,7 +172,8 @@ def test_a_law_across_curves(command: Command, here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [("--law", "width"), ("--crossover",), ("--definition", "zhang2024")]
+    "other",
+    [("--law", "width"), ("--crossover",), ("--definition", "zhang2024"), ("--form", "knee")],
 )
 def test_optimal_batch_sizes_are_a_table_of_their_own(
     command: Command, small: Path, other: tuple[str, ...]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from analysis.fit.search_limits import SearchEffect, search_effect
 from analysis.formatting import interval
 from batchscale import answers
 from batchscale.output.regime_table import regimes
+from tests.batchscale.conftest import Command
+from tests.batchscale.test_bad_input import clear
 
 OPEN = {"value": None, "low": None, "high": None}
 
@@ -235,3 +238,21 @@ def test_curves_without_a_search_have_no_effect(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(answers, "search_effect", lambda *_: sure)
     said = regimes(answers.regimes(query), "table")
     assert said.count("the search moves the critical batch size by more than its interval") == 1
+
+
+def test_an_assumed_form_is_named_as_one(command: Command, small: Path) -> None:
+    said = command("regimes", small, "--form", "knee")
+    assert said.status == 0
+    assert "by a knee, an assumed form" in said.out
+    assert "by an assumed form (" in said.out
+    plain, *_ = json.loads(command("regimes", small, "--json").out)
+    assumed, *_ = json.loads(command("regimes", small, "--json", "--form", "knee").out)
+    assert assumed.pop("form") == "knee"
+    assert assumed.keys() == plain.keys()
+    assert assumed["min_steps"]["value"] == assumed["best"]["min_steps"]
+    clear(
+        command("regimes", small, "--form", "knee", "--baseline", "sgd"),
+        "--form knee and --baseline exclude each other",
+        hint="leave --form out",
+    )
+    clear(command("regimes", small, "--form", "kne"), "there is no form 'kne'", hint="knee?")

@@ -17,7 +17,7 @@ from workloads.data import present
 def test_groups_run_in_small_and_are_not_measured_twice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    groups = ["twins", "demo", "digits", "mixed"]
+    groups = ["twins", "demo", "digits"]
     arguments = [*groups, "--device", "cpu", "--small", "--out", str(tmp_path)]
     gpu.main(arguments)
     said = capsys.readouterr().out

@@ -22,7 +22,6 @@ from experiments.encoding import MalformedError
 from experiments.parallel.ranks import SOLO, Ranks
 from experiments.plan import Measurement, Outcome, Pack, Study, Trial, WorkloadRef
 from experiments.scheduling.study_state import Side
-from experiments.search import History
 from experiments.training.evaluation_grid import evaluation_steps
 from results.targets.target import Target
 
@@ -59,8 +58,7 @@ class Plan:
     def max_rows(self) -> int:
         return min(4 * self.study.trials, len(self.points))
 
-    def trials(self, start: int, stop: int, history: History = ()) -> list[Trial]:
-        del history
+    def trials(self, start: int, stop: int) -> list[Trial]:
         return [
             Trial(
                 id=f"{self.study.id}-{index}",

@@ -89,11 +89,10 @@ def fault() -> str:
 
 
 def main(root: str, address: str, kind: str) -> None:
-    """Sweep ``fake``, ``adaptive`` or ``real``; exit 130 when interrupted."""
+    """Sweep ``fake``, ``many`` or ``real``; exit 130 when interrupted."""
     trainer: MakeTrainer = SlowTraining if kind == "real" else faulty.TRAINERS[fault()]
     of = {
         "fake": fake,
-        "adaptive": lambda: fake(method="optuna:tpe", keep=2),
         "real": real,
         "many": many,
         "500": lambda: fake(trials=250),

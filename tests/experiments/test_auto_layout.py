@@ -77,14 +77,11 @@ def test_the_candidates_are_the_products_that_the_workload_allows() -> None:
     made = [dict(each.dimensions) for each in candidates(4, ALL, data_alone=False)]
     assert made == [
         {},
-        {"data": 4, "zero1": 1},
         {"data": 2, "shard": 2},
         {"data": 2, "shard": 2, "zero2": 1},
         {"data": 2, "pipeline": 2},
-        {"data": 2, "pipeline": 2, "zero1": 1},
         {"data": 2, "tensor": 2},
         {"data": 2, "tensor": 2, "sequence": 1},
-        {"data": 2, "tensor": 2, "zero1": 1},
         {"shard": 4},
         {"shard": 4, "zero2": 1},
         {"shard": 2, "tensor": 2},
@@ -97,25 +94,10 @@ def test_the_candidates_are_the_products_that_the_workload_allows() -> None:
     assert all(each.workers == 4 for each in candidates(4, ALL, data_alone=False))
 
 
-def test_tokens_are_shared_where_the_workload_names_its_attention() -> None:
-    of = replace(ALL, attention=("0",))
-    made = [dict(each.dimensions) for each in candidates(4, of, data_alone=False)]
-    others = [dict(each.dimensions) for each in candidates(4, ALL, data_alone=False)]
-    assert [each for each in made if each not in others] == [
-        {"data": 2, "context": 2},
-        {"data": 2, "context": 2, "zero1": 1},
-        {"shard": 2, "context": 2},
-        {"shard": 2, "context": 2, "zero2": 1},
-        {"context": 4},
-        {"context": 4, "zero1": 1},
-    ]
-
-
 def test_what_cannot_be_cut_gets_data_and_shard() -> None:
     made = [dict(each.dimensions) for each in candidates(4, None, data_alone=False)]
     assert made == [
         {},
-        {"data": 4, "zero1": 1},
         {"data": 2, "shard": 2},
         {"data": 2, "shard": 2, "zero2": 1},
         {"shard": 4},
@@ -240,9 +222,6 @@ def test_ranks_go_on_in_a_new_group_after_a_failure(tmp_path: Path) -> None:
         ({"data": 2}, 12, OUT_OF_MEMORY),
         ({"data": 2}, 6, OUT_OF_MEMORY),
         ({"data": 2}, 3, None),
-        ({"data": 2, "zero1": 1}, 12, OUT_OF_MEMORY),
-        ({"data": 2, "zero1": 1}, 6, OUT_OF_MEMORY),
-        ({"data": 2, "zero1": 1}, 3, None),
         ({"shard": 2}, 12, OUT_OF_MEMORY),
         ({"shard": 2}, 6, OUT_OF_MEMORY),
         ({"shard": 2}, 3, None),
@@ -312,7 +291,6 @@ def test_a_dry_run_of_two_workers_starts_them(tmp_path: Path) -> None:
     names = {tuple(each["layout"]) for each in choices[0]["from"]}
     assert names == {
         ("data",),
-        ("data", "zero1"),
         ("shard",),
         ("shard", "zero2"),
         ("tensor",),

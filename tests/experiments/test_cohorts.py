@@ -14,29 +14,20 @@ from experiments.engines.base import gather
 from experiments.plan import Outcome, Pack, Study, Trial
 from experiments.training.pack_training import Training
 from tests.marks import quick
-from tests.problems import (
-    SCHEDULES,
-    STACKABLE,
-    engine,
-    largest_difference,
-    outcomes,
-    study,
-    train,
-    trials,
-)
+from tests.problems import SCHEDULES, engine, largest_difference, outcomes, study, train, trials
 
 KINDS = ["module", "stacked"]
 # In the module engine each trial has its own optimizer object, so that joining is the same for all
 # of them; a stack has one state for all its trials, whose form differs from optimizer to optimizer.
 MODULE = ["momentum", "muon", "RMSprop"]
 JOINS = [
-    *(("stacked", name, "linear") for name in [*STACKABLE, "RMSprop"]),
+    *(("stacked", name, "linear") for name in [*optimizers.names(), "RMSprop"]),
     *(("stacked", "adam", schedule) for schedule in SCHEDULES if schedule != "linear"),
     *(("module", name, "linear") for name in MODULE),
     ("module", "adam", "cyclical"),
 ]
 PRODUCT = [
-    *(("stacked", name, "linear") for name in [*STACKABLE, "RMSprop"]),
+    *(("stacked", name, "linear") for name in [*optimizers.names(), "RMSprop"]),
     *(("module", name, "linear") for name in [*optimizers.names(), "RMSprop"]),
     *((kind, "adam", schedule) for kind in KINDS for schedule in SCHEDULES),
 ]
@@ -99,7 +90,7 @@ def test_a_trial_that_joins_trains_as_alone(kind: str, optimizer: str, schedule:
     assert same(one, kind, of)
 
 
-@pytest.mark.parametrize("optimizer", STACKABLE)
+@pytest.mark.parametrize("optimizer", optimizers.names())
 def test_weight_decay_joins_those_without(optimizer: str) -> None:
     of = study(optimizer=optimizer, batch_size=300)
     one = engine("stacked", of, trials(of, 2, weight_decay=0.0))

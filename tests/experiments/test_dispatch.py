@@ -114,22 +114,6 @@ def test_a_shape_runs_once_before_it_runs_at_once() -> None:
     assert take(of).pack.study.id == "b"
 
 
-def test_beside_a_pack_are_others_of_its_shape() -> None:
-    of, _ = dispatcher([state("a", 8), state("b", 16), state("c", 32, optimizer="adam")])
-    first = take(of)
-    assert of.next(beside=first.pack.study.shape) == "wait"  # nobody knows yet whether it runs
-    of.receive(Step(pack=first.pack.id, step=25, steps=25, values=(0.3,)))
-    of.receive(Started(pack=first.pack.id, engine="stacked"))
-    others = []
-    while isinstance(job := of.next(beside=first.pack.study.shape), Job):
-        others.append(job)
-    assert {job.pack.study.shape for job in others} == {first.pack.study.shape}
-    assert {first.pack.study.id, *(job.pack.study.id for job in others)} == {"a", "b"}
-    assert take(of).pack.study.id == "c"
-    of.stop()
-    assert of.next(beside=first.pack.study.shape) is None
-
-
 def test_a_wave_is_cut_to_occupy_all_workers() -> None:
     of, _ = dispatcher([state("a", trials=16)], slots=4)
     first = take(of)

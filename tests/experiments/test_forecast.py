@@ -111,9 +111,6 @@ def test_a_pack_a_round(trials: int) -> None:
     assert sum(sizes) == trials
     assert max(sizes) <= 64
     assert sizes[0] == min(trials, 16)
-    learning = packs(study(trials=trials, search="optuna:tpe"))
-    assert sum(learning) == trials
-    assert max(learning) <= 8
 
 
 def test_the_law_is_found_from_any_probes() -> None:

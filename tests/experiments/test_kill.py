@@ -100,27 +100,6 @@ def test_sigkill(start: Callable[..., Sweep], whole: Path, monkeypatch: pytest.M
     is_whole(last.root, whole)
 
 
-def test_an_adaptive_search_that_is_killed_draws_the_same_rows(
-    start: Callable[..., Sweep], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What each block is drawn from is the same, whatever the kill left of the ones before."""
-    pytest.importorskip("optuna")
-    whole = tmp_path / "whole"
-    sweeping.main(str(whole), "none", "adaptive")
-    monkeypatch.setenv("FAKE_SECONDS", "0.05")
-    one = start("runs", kind="adaptive")
-    one.until(partial(grown, one.root, 8))
-    one.kill()
-    assert 8 < recorded(one.root) < len(table(whole))
-    monkeypatch.setenv("FAKE_SECONDS", "0")
-    start("runs", kind="adaptive").end()
-    found, wanted = table(one.root), table(whole)
-    assert list(found.trial) == list(wanted.trial)
-    assert recorded(one.root) == len(found)
-    assert set(dataset.open(whole).trials.search) == {"optuna:tpe"}
-    assert list(found.steps_to_target.nsmallest(2)) == list(wanted.steps_to_target.nsmallest(2))
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_end_cleanly(
     number: signal.Signals,

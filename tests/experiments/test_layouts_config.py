@@ -7,10 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import yaml
-from torch import nn
-from torch.nn import functional as F
 
 from batchscale.names import listed
 from experiments import parallel
@@ -18,14 +15,13 @@ from experiments.config.compile import from_keywords, load
 from experiments.engines import make_engine, stackable
 from experiments.errors import ExperimentError
 from experiments.parallel.composed import MESH, Composed
-from experiments.parallel.context import attention
 from experiments.parallel.ranks import SingleRank
 from experiments.plan import Layout, Study, WorkloadRef
 from experiments.records.rows import layout_columns
 from experiments.training.study_context import StudyContext
 from tests.experiments import cut_workloads
 from tests.problems import engine, largest_difference, study, trials
-from workloads import LayoutPlan, SequencePlan, TokenShare
+from workloads import LayoutPlan, SequencePlan
 
 SMALL = {"layers": 1, "width": 8, "heads": 2, "context": 6, "validation_tokens": 90}
 
@@ -70,11 +66,6 @@ def test_the_resolved_file_gives_the_same_layout(tmp_path: Path) -> None:
         ("{shard: 2, sequence: true}", "sequence uses the ranks of tensor", "tensor: 2"),
         ("{tensor: 2, sequence: true}", "names no part whose activations", "leave sequence out"),
         ("{data: 2, zero2: true}", "zero2 is about the parameters that shard", "shard: 2, zero2"),
-        ("{zero1: true}", "ranks of data, and there is no data", "{data: 2, zero1: true}"),
-        ("{tensor: 2, zero1: true}", "ranks of data, and there is no data", "zero1: true"),
-        ("{data: 2, shard: 2, zero1: true}", "shard and zero2 divide", "leave zero1 out"),
-        ("{shard: 2, zero2: true, zero1: true}", "shard and zero2 divide", "leave zero1 out"),
-        ("{context: 2}", "names no attention over tokens that ranks may share", "fit any model"),
         ("{tensor: 3}", "3 tensor ranks do not divide hidden features, 64", "another tensor"),
         ("{data: 2, tensor: 2}\nworkers: 3", "2 × 2 = 4 ranks, and workers is 3", "the product"),
         ("{data: 2}\nworkers: 3", "layout has 2 ranks, and workers is 3", "the product"),
@@ -109,60 +100,16 @@ def test_a_workload_that_cannot_be_cut_is_refused(
         assert plan(tmp_path, "{shard: 2, data: 2}", workload).layout.workers == 4
 
 
-@pytest.mark.parametrize(
-    ("layout", "message"),
-    [
-        ("{context: 3}", "3 context ranks do not divide sequences of 4 tokens"),
-        ("{tensor: 2, context: 2}", "context cannot be combined with tensor"),
-        ("{context: 2, pipeline: 2}", "(context|a pipeline) cannot be combined with"),
-    ],
-)
-def test_tokens_that_cannot_be_shared(tmp_path: Path, layout: str, message: str) -> None:
-    with pytest.raises(ExperimentError, match=message):
-        plan(tmp_path, layout, "lm-transformer", ", context: [4]")
-    fits = plan(tmp_path, "{shard: 2, context: 2}", "lm-transformer", ", context: [4]").layout
-    assert fits.dimensions == (("shard", 2), ("context", 2))
-
-
-@pytest.mark.parametrize(
-    ("dimension", "name", "others"),
-    [("context", "context", {}), ("sequence", "tensor", {"sequence": 1})],
-)
-def test_tokens_are_checked_alike_whoever_shares_them(
-    dimension: str, name: str, others: dict[str, int]
-) -> None:
+def test_tokens_that_cannot_be_shared(tmp_path: Path) -> None:
     shared = SequencePlan(first="0", after="2", norms=(), length=4)
-    of = LayoutPlan(sequence=shared, attention=("1",))
-    refusal = parallel.DIMENSIONS.packaged[dimension].refusal
-    assert refusal({name: 2, **others}, of) is None
-    assert refusal({name: 3, **others}, of) == (
-        f"3 {name} ranks do not divide sequences of 4 tokens",
-        f"choose another {name}, or sequences of another length",
+    refusal = parallel.DIMENSIONS.packaged["sequence"].refusal
+    assert refusal({"tensor": 2, "sequence": 1}, LayoutPlan(sequence=shared)) is None
+    assert refusal({"tensor": 3, "sequence": 1}, LayoutPlan(sequence=shared)) == (
+        "3 tensor ranks do not divide sequences of 4 tokens",
+        "choose another tensor, or sequences of another length",
     )
-
-
-def test_attention_that_takes_no_tokens_is_refused() -> None:
-    class Attention(nn.Module):
-        tokens: TokenShare | None = None
-
-    model = nn.Sequential(nn.Linear(2, 2), Attention())
-    assert attention(model, LayoutPlan(attention=("1",))) == [model[1]]
-    for name, message in {"0": "0 has no attribute tokens", "2": "no module '2'"}.items():
-        with pytest.raises(ExperimentError, match=message):
-            attention(model, LayoutPlan(attention=("1", name)))
-
-
-def test_attention_of_shares_is_that_of_all_tokens() -> None:
-    q, k, v = torch.randn(3, 2, 4, 6, 5, dtype=torch.float64, generator=torch.manual_seed(0))
-    whole = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    wholes = {id(each): each for each in (k, v)}
-    shares = [
-        TokenShare(start=start, gather=lambda x: wholes[id(x)]).causal_attention(
-            q[..., start : start + 2, :], k, v
-        )
-        for start in (0, 2, 4)
-    ]
-    torch.testing.assert_close(torch.cat(shares, -2), whole)
+    with pytest.raises(ExperimentError, match="a pipeline cannot be combined with"):
+        plan(tmp_path, "{tensor: 2, pipeline: 2}", "lm-transformer", ", context: [4]")
 
 
 def test_a_layout_of_several_dimensions_is_not_stacked() -> None:

@@ -23,20 +23,17 @@ from experiments.training.pack_training import Training
 from experiments.training.study_context import StudyContext
 from tests.experiments import cut_workloads
 from tests.experiments.rank_groups import on_ranks
-from tests.problems import STACKABLE, largest_difference, outcomes, study, trials
+from tests.problems import largest_difference, outcomes, study, trials
 
 Dimensions = tuple[tuple[str, int], ...]
 DATA: Dimensions = ()
 SHARD: Dimensions = (("shard", 2),)
 ZERO2: Dimensions = (("shard", 2), ("zero2", 1))
-ZERO1: Dimensions = (("data", 2), ("zero1", 1))
 TENSOR: Dimensions = (("tensor", 2),)
 SEQUENCE: Dimensions = (("tensor", 2), ("sequence", 1))
 PIPELINE: Dimensions = (("pipeline", 2),)
-CONTEXT: Dimensions = (("context", 2),)
 TWO = {
-    "data": DATA, "shard": SHARD, "zero2": ZERO2, "zero1": ZERO1, "tensor": TENSOR,
-    "sequence": SEQUENCE, "context": CONTEXT,
+    "data": DATA, "shard": SHARD, "zero2": ZERO2, "tensor": TENSOR, "sequence": SEQUENCE,
 }  # fmt: skip
 FOUR: dict[str, Dimensions] = {
     "data": DATA,
@@ -44,14 +41,7 @@ FOUR: dict[str, Dimensions] = {
     "shard × tensor": (("shard", 2), ("tensor", 2)),
     "data × shard": (("data", 2), ("shard", 2)),
     "shard × sequence": (("shard", 2), ("tensor", 2), ("sequence", 1)),
-    "data × context": (("data", 2), ("context", 2)),
-    "shard × context": (("shard", 2), ("context", 2)),
-    "context": (("context", 4),),
-    "zero1 × tensor": (("data", 2), ("tensor", 2), ("zero1", 1)),
-    "zero1 × context": (("data", 2), ("context", 2), ("zero1", 1)),
 }
-OF_TOKENS = ("sequence", "context")
-"""Words in the names of layouts that share the tokens of a sequence."""
 TRANSFORMER = {
     "layers": 2, "width": 8, "heads": 2, "context": 4, "dropout": 0.1, "validation_tokens": 90,
 }  # fmt: skip
@@ -122,12 +112,10 @@ def test_layouts_give_what_a_single_worker_gives(user: str, tmp_path: Path) -> N
         (cut, DATA, 10),
         (cut, SHARD, 10),
         (cut, ZERO2, 10),
-        (cut, ZERO1, 10),
         (cut, TENSOR, 10),
         (image, SHARD, 4),
         (image, TENSOR, 4),
         (text, SEQUENCE, 4),
-        (text, CONTEXT, 4),
         (replace(cut, optimizer="muon"), TENSOR, 4),
         (replace(cut, optimizer="muon"), SHARD, 4),
     ]
@@ -140,22 +128,22 @@ def test_layouts_give_what_a_single_worker_gives(user: str, tmp_path: Path) -> N
 @pytest.mark.slow
 def test_two_ranks_after_200_steps(user: str, tmp_path: Path) -> None:
     gates: list[Gate] = []
-    for dimensions in (DATA, SHARD, ZERO2, ZERO1, TENSOR):
+    for dimensions in (DATA, SHARD, ZERO2, TENSOR):
         for micro_batch in (None, 12, 4):  # of 24: passes accumulate 1, 2 or more times
             layout = replace(study().layout, micro_batch=micro_batch)
             gates.append((replace(of_user(user, "Cut"), layout=layout), dimensions, 200))
-    gates += [(of_user(user, "Image"), dimensions, 200) for dimensions in (SHARD, ZERO1, TENSOR)]
+    gates += [(of_user(user, "Image"), dimensions, 200) for dimensions in (SHARD, TENSOR)]
     rotary = {"positions": "rotary", "tied": False, "layers": 1, "width": 12, "heads": 6}
     gates += [(of_text(), TWO[name], 200) for name in TWO if name != "data"]
     of = of_text(rotary, micro_batch=5)
-    gates += [(of, dimensions, 60) for dimensions in (TENSOR, SEQUENCE, CONTEXT)]
+    gates += [(of, dimensions, 60) for dimensions in (TENSOR, SEQUENCE)]
     check(2, gates, tmp_path)
 
 
 @pytest.mark.slow
 def test_two_ranks_in_single_precision(user: str, tmp_path: Path) -> None:
     cut, text = of_user(user, "Cut", precision="float32"), of_text(precision="float32")
-    gates = [(cut, TWO[name], 20) for name in ("data", "shard", "zero2", "zero1", "tensor")]
+    gates = [(cut, TWO[name], 20) for name in ("data", "shard", "zero2", "tensor")]
     check(2, gates + [(text, TWO[name], 20) for name in TWO], tmp_path)
 
 
@@ -163,9 +151,7 @@ def test_two_ranks_in_single_precision(user: str, tmp_path: Path) -> None:
 def test_four_ranks(user: str, tmp_path: Path) -> None:
     cut = of_user(user, "Cut", micro_batch=8)
     gates: list[Gate] = [
-        (cut, dimensions, 200)
-        for name, dimensions in FOUR.items()
-        if not any(word in name for word in OF_TOKENS)
+        (cut, dimensions, 200) for name, dimensions in FOUR.items() if "sequence" not in name
     ]
     gates += [(of_text(), dimensions, 40) for dimensions in FOUR.values()]
     gates += [(of_text(precision="float32"), FOUR["data × tensor"], 20)]
@@ -207,13 +193,13 @@ def test_optimizers_of_parts_and_of_whole_parameters(user: str, tmp_path: Path) 
     """Every packaged optimizer: those that move each entry by itself get parts of parameters."""
     assert set(OPTIMIZERS) <= set(optimizers.names())
     gates: list[Gate] = []
-    for name in STACKABLE:  # those that take a Hessian need whole models
+    for name in optimizers.names():
         workload = "Square" if name == "soap" else "Cut"
         of = of_user(user, workload, optimizer=name, technique={"clip": 0.5, "ema": 0.5})
-        gates += [(of, SHARD, 12), (of, ZERO1, 12), (of, TENSOR, 12)]
+        gates += [(of, SHARD, 12), (of, TENSOR, 12)]
     gates += [
         (of_text(optimizer=name), dimensions, 6)
         for name in ("muon", "lamb", "schedule-free-sgd")
-        for dimensions in (SHARD, SEQUENCE, CONTEXT)
+        for dimensions in (SHARD, SEQUENCE)
     ]
     check(2, gates, tmp_path)

@@ -16,13 +16,11 @@ from experiments.training.study_context import StudyContext
 from tests.experiments.communication import Communication
 from tests.experiments.rank_groups import on_ranks
 from tests.experiments.test_layouts_gates import (
-    CONTEXT,
     DATA,
     FOUR,
     SEQUENCE,
     SHARD,
     TENSOR,
-    ZERO1,
     ZERO2,
     Dimensions,
 )
@@ -65,18 +63,11 @@ FORMULAS: dict[str, tuple[Dimensions, int, Callable[[Sizes], float]]] = {
     "`{data: 2}`": (DATA, 2, lambda s: 2 * (s.P + s.F) / 2),
     "`{shard: 2}`": (SHARD, 2, lambda s: 3 * s.P / 2),
     "`{shard: 2, zero2: true}`": (ZERO2, 2, lambda s: 2 * s.P / 2),
-    "`{data: 2, zero1: true}`": (ZERO1, 2, lambda s: (2 * (s.P + s.F) + s.P) / 2),
     "`{tensor: 2}`": (TENSOR, 2, lambda s: 8 * s.L * s.A / 2),
     "`{tensor: 2, sequence: true}`": (
         SEQUENCE,
         2,
         lambda s: (8 * s.L + 2) * s.A / 2 + 2 * s.N / 2,
-    ),
-    "`{context: 2}`": (CONTEXT, 2, lambda s: (4 * s.L + 1) * s.A / 2 + 2 * s.P / 2),
-    "`{data: 2, context: 2}`": (
-        FOUR["data × context"],
-        4,
-        lambda s: (4 * s.L + 1) * s.A / 2 + 2 * s.P * 3 / 4,
     ),
     "`{data: 2, tensor: 2}`": (
         FOUR["data × tensor"],
@@ -94,9 +85,8 @@ FORMULAS: dict[str, tuple[Dimensions, int, Callable[[Sizes], float]]] = {
 
 def expected(name: str) -> float:
     dimensions, ranks, formula = FORMULAS[name]
-    tensor, context = (dict(dimensions).get(name, 1) for name in ("tensor", "context"))
-    copies = ranks // (tensor * context)
-    return formula(Sizes(FIELDS, BATCH, data=copies, tensor=tensor))
+    tensor = dict(dimensions).get("tensor", 1)
+    return formula(Sizes(FIELDS, BATCH, data=ranks // tensor, tensor=tensor))
 
 
 def sent_in_a_step(ranks: Ranks, of: Study, dimensions: Dimensions, steps: int) -> float:

@@ -39,12 +39,9 @@ def test_decoupled_decay_shrinks_the_weights(name: str) -> None:
             [("weight", weights)], {n: v for n, v in values.items() if n in optimizer.arguments}
         )
         path = [start]
-        for step in range(steps):
+        for _ in range(steps):
             weights.grad = torch.randn(4, 4, dtype=torch.float64)
-            if step == 0 and optimizer.hessian_period(optimizer.defaults):
-                run.step(hessian=[torch.rand(4, 4, dtype=torch.float64)])
-            else:
-                run.step()
+            run.step()
             path.append(weights.detach().clone())
         paths.append(path)
     without, with_decay = paths

@@ -17,7 +17,7 @@ from experiments.errors import ExperimentError
 from experiments.optimizers.schedule_free import averages, evaluated_weights
 from experiments.plan import WorkloadRef
 from experiments.search.domains import DOMAINS, domain_of
-from tests.problems import STACKABLE, engine, largest_difference, study, trials
+from tests.problems import engine, largest_difference, study, trials
 from workloads import load as load_workload
 
 AVERAGING = ["schedule-free-sgd", "schedule-free-adamw"]
@@ -47,7 +47,7 @@ def test_each_optimizer_trains_with_each_schedule(optimizer: str, schedule: str)
     of = study(optimizer=optimizer, schedule=schedule, precision="float64", batch_size=16)
     pack = trials(of, 2)
     module = engine("module", of, pack)
-    stacked = engine("stacked" if optimizer in STACKABLE else "module", of, pack)
+    stacked = engine("stacked", of, pack)
     taken = optimizers.get(optimizer).arguments_in
     unscheduled = tuple(replace(t, metaparameters=taken(t.metaparameters)) for t in pack)
     constant = engine(stacked.kind, replace(of, schedule="constant"), unscheduled)

@@ -47,11 +47,6 @@ PROTOCOL: dict[str, dict[str, Any]] = {
         "sizes": tuple(2**i for i in range(5, 17)), "optimizers": ["nesterov"],
         "target": "validation_error < 0.35", "schedule": "linear", "end": 1e-3,
     },
-    "open-images-resnet50": {
-        "sizes": tuple(2**i for i in range(6, 16)), "optimizers": ["nesterov"],
-        "target": "validation_average_precision > 0.31", "schedule": "linear",
-        "end": {"log": [1e-4, 0.1]},
-    },
     **{
         name: {
             "sizes": DOUBLING[4:], "optimizers": optimizers,

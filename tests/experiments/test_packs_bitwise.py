@@ -10,7 +10,7 @@ from experiments.engines.selection import Kind
 from experiments.plan import Pack
 from experiments.training.batch_order import SequentialOrder
 from experiments.training.pack_training import Training
-from tests.problems import OPTIMIZERS, STACKABLE, engine, outcomes, study, train, trials
+from tests.problems import OPTIMIZERS, engine, outcomes, study, train, trials
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -23,7 +23,7 @@ def _fingerprint(one, row: int) -> list[bytes]:
 # model has an optimizer of its own, whichever it is.
 MODULE = ["adam", "muon"]
 STACKED = ["sgd", "adam", "lamb", "muon", "schedule-free-adamw"]
-NAMES = {"module": optimizers.names(), "stacked": STACKABLE}
+NAMES = dict.fromkeys(("module", "stacked"), optimizers.names())
 CASES = [
     (kind, o, b) for kind in ("module", "stacked") for o in OPTIMIZERS for b in (1, 300, 1297)
 ] + [(k, o, 300) for k, names in NAMES.items() for o in names if o not in OPTIMIZERS]

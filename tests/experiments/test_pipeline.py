@@ -102,9 +102,6 @@ def test_data_ranks_of_stages_give_the_plain_run(user, tmp_path: Path) -> None:
         for schedule in SCHEDULES
     ]
     made.append(gate(in_layout(deep(user), 4, pipeline=4), 200))
-    made += [
-        gate(in_layout(of, 4, data=2, pipeline=2, zero1=1), 200) for of in (deep(user), text())
-    ]
     check_against_plain(4, made, tmp_path)
 
 
@@ -115,13 +112,6 @@ def test_checkpoints_of_stages_and_of_a_single_process_are_the_same(user, tmp_pa
         for of in (deep(user), text(), deep(user, optimizer="muon"), text(tied=False))
     ]
     check_checkpoints(2, made, tmp_path)
-
-
-@pytest.mark.slow
-def test_checkpoints_of_stages_whose_data_ranks_divide_the_state(user, tmp_path: Path) -> None:
-    studies = (deep(user, optimizer="muon"), text())
-    made = [gate(in_layout(of, 4, data=2, pipeline=2, zero1=1), 5) for of in studies]
-    check_checkpoints(4, made, tmp_path)
 
 
 # How a model is cut

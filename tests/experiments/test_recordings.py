@@ -93,7 +93,7 @@ def test_after_a_recording_that_fails_there_are_no_others(
     program = Program(step, CPU, "this model", state=[total], settings=[], steps=8)
     mine, inputs = torch.full((1,), 5.0), [(6, {"x": torch.arange(6.0)})]
     with pytest.warns(UserWarning, match="^this model is trained without .*: the first error$"):
-        assert not program.advance([([mine], [])], inputs)
+        assert not program.advance([mine], [], inputs)
     assert mine == 5
     later = _captured(lambda: None)
     assert not later.run(9)
@@ -127,9 +127,9 @@ def test_programs_are_dropped_from_the_oldest_and_after_exhausted_memory() -> No
     assert list(captured_step._programs) == list(range(3, captured_step._PROGRAMS + 3))
     mine = torch.full((1,), 5.0)
     inputs = [(6, {"x": torch.arange(6.0)})]
-    captured_step.program(3, make).advance([([mine], [])], inputs)
+    captured_step.program(3, make).advance([mine], [], inputs)
     assert mine == 5 + 15
     assert list(captured_step._programs)[-1] == 3
     with pytest.raises(torch.OutOfMemoryError):
-        captured_step.program("fails", lambda: make(True)).advance([([mine], [])], inputs)
+        captured_step.program("fails", lambda: make(True)).advance([mine], [], inputs)
     assert not captured_step._programs

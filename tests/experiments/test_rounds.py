@@ -6,15 +6,12 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.plan import Outcome, Pack, Study, Trial
+from experiments.plan import Outcome, Pack, Study
 from experiments.scheduling import rounds
 from experiments.scheduling.rounds import Record, cutoff, feasible, goals, settled, wave
-from experiments.scheduling.study_state import StudyState
-from experiments.search import History
-from experiments.seeds import derive
 from tests.experiments.fakes import FakeTraining, Plan, points, study
 
 
@@ -42,7 +39,6 @@ def test_a_round_keeps_its_share_of_the_best_exact() -> None:
     assert [rounds.keep_in_round(study(trials=100, keep=4), n) for n in range(4)] == [1, 2, 3, 4]
     assert rounds.keep_in_round(study(trials=16, keep=4), 0) == 4  # the last round
     assert rounds.keep_in_round(replace(of, keep=None), 0) is None
-    assert rounds.keep_in_round(replace(of, search="optuna:tpe"), 0) == 4
 
 
 def test_what_an_early_round_stopped_short_of_the_last_bar_goes_on_when_its_rows_are_settled() -> (
@@ -172,70 +168,3 @@ def test_more_trials_keep_the_rows_there_are() -> None:
     many, _ = finish(more, Plan(more, points(160)), random.Random(0))
     assert few.keys() < many.keys()
     assert all(many[trial] == found for trial, found in few.items())
-
-
-class Learner(Plan):
-    """An adaptive table: a block's points are a hash of how all rows before it came out."""
-
-    def trials(self, start: int, stop: int, history: History = ()) -> list[Trial]:
-        found = []
-        for index in range(start, min(stop, self.max_rows)):
-            known = 8 * (index // 8)
-            assert len(history) >= known
-            draw = derive(self.study.id, index, *(s or 0 for s in history[:known]))
-            trial = super().trials(index, index + 1)[0]
-            point = {"learning_rate": self.points[draw % len(self.points)]}
-            found.append(replace(trial, id=f"{index}-{draw}", metaparameters=point))
-        return found
-
-
-def learned(of: Study, plan: Plan, order: random.Random) -> StudyState:
-    """An adaptive study, trained in packs of random size and order, and restarted at random."""
-    state = StudyState(plan=plan, columns={}, label="")
-    while (found := state.wave()) is not None:
-        rows = {trial.index // 8 for trial in found.trials}
-        assert len(rows) == 1  # a block at a time
-        chosen = order.sample(found.trials, order.randint(1, len(found.trials)))
-        known = tuple(state.hits(but=[trial.id for trial in chosen]))
-        for events in FakeTraining(Pack(id="p", study=of, trials=tuple(chosen), known=known)).run():
-            for event in events:
-                if isinstance(event, Outcome):
-                    state.put(event.trial, Record.of(event))
-        if order.random() < 0.2:
-            state = StudyState(plan=plan, columns={}, label="", records=dict(state.records))
-    return state
-
-
-@pytest.mark.slow
-@settings(max_examples=30)
-@given(
-    seed=st.integers(0, 10_000),
-    trials=st.sampled_from([5, 20, 40]),
-    keep=st.sampled_from([None, 1, 3]),
-)
-def test_what_an_adaptive_search_draws_does_not_depend_on_order_packs_and_restarts(
-    seed: int, trials: int, keep: int | None
-) -> None:
-    of = study(trials=trials, keep=keep, search="optuna:tpe", id=f"study-{seed}")
-    plan = Learner(of, points(400, seed=seed, diverging=0.3))
-    first, second = (learned(of, plan, random.Random(seed + i)) for i in range(2))
-    assert [trial.id for trial in first.rows] == [trial.id for trial in second.rows]
-    assert first.records.keys() == second.records.keys()
-    wide = replace(of, trials=80)
-    more = learned(wide, Learner(wide, plan.points), random.Random(seed))
-    assert [trial.id for trial in more.rows][: len(first.rows)] == [t.id for t in first.rows]
-
-
-def test_the_history_of_a_block_is_what_was_among_the_best_when_it_was_settled() -> None:
-    def hit(steps: int) -> Record:
-        return record("COMPLETE", "target", steps, steps)
-
-    of = study(keep=2, search="optuna:tpe")
-    records = [hit(40), hit(50), hit(50), hit(60), DIVERGED, DOMINATED, AT_BUDGET, FAILED,
-               hit(30), None, hit(40), hit(41)]  # fmt: skip
-    told = [40, 50, 50, None, None, None, None, None, 30, None, 40, None]
-    assert rounds.history(of, records) == told
-    assert rounds.history(of, records[:8]) == told[:8]
-    every = [40, 50, 50, 60, None, None, None, None, 30, None, 40, 41]
-    assert rounds.history(replace(of, keep=None), records) == every
-    assert rounds.history(replace(of, keep=9), records) == every

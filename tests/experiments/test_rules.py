@@ -298,7 +298,3 @@ def test_a_rule_scales_the_rate_of_each_optimizer_of_a_mapping(tmp_path: Path) -
 def test_a_rule_needs_the_optimizers_metaparameter_and_one_table(tmp_path: Path) -> None:
     with pytest.raises(ExperimentError, match="optimizer sgd has no beta2"):
         experiment(tmp_path, "{beta2: half_life, from: 64}", optimizer="[adam, sgd]")
-    with pytest.raises(ExperimentError, match="draws points by results"):
-        experiment(
-            tmp_path, "{learning_rate: none, from: 64}", more="method: optuna:tpe", extend="0"
-        )

@@ -147,8 +147,6 @@ def test_a_budget_is_part_of_a_search_where_shares_of_it_are_tuned() -> None:
     )
     in_steps = {"schedule": "linear", "search": {"linear": {"decay_steps": 50}}}
     assert search_id(budget="100 steps", **in_steps) == search_id(budget="200 steps", **in_steps)
-    adaptive = {"method": "optuna:tpe"}
-    assert search_id(**adaptive) != search_id(**adaptive, keep=2)
 
 
 @pytest.mark.slow

@@ -192,9 +192,6 @@ def test_a_method_is_one_file_of_the_folder():
 def test_what_a_method_says_of_itself_fits_together(name):
     method = METHODS[name]
     assert method.name == name
-    if method.block:
-        assert method.not_enlargeable
-        assert not method.alike
     if method.not_enlargeable == "":  # an enlarged space is filled from a table without end
         assert table(name, SPACE, 1, 8).size is None
     if method.rounds_up:

@@ -26,7 +26,6 @@ class Tuner:
     def __init__(
         self, slots: int = 2, limit: int = 100, trials: int = 16, pack_size: int = 64
     ) -> None:
-        self.guests: dict[str, bool] = {}
         self.events: list[Event] = []
         states = [
             StudyState(
@@ -50,7 +49,6 @@ class Tuner:
             slots=lambda: slots,
             limit=limit,
             explain=lambda trial, _: explain(f"nothing of {trial}", times=3),
-            guests=lambda _: self.guests,
             over=lambda: self.over,
         )
 
@@ -138,26 +136,6 @@ def test_a_worker_that_died_for_good_fails_its_pack() -> None:
     assert ended.error == "nothing of t0"
     (record,) = tuner.dispatcher.states[0].records.values()
     assert record == Record(status="INCOMPLETE", stop_reason="error", steps_run=0)
-
-
-def test_the_guests_of_a_worker_that_died() -> None:
-    """One that it had begun fails with it; one that it had not is handed out again."""
-    tuner = Tuner(slots=1, pack_size=8)
-    host = tuner.ask("t0")["pack"]
-    tuner.dispatcher.receive(Step(pack=host, step=25, steps=25, values=(0.3,)))
-    shape = tuner.sent[0].pack.study.shape
-    begun, waiting = (tuner.dispatcher.next(beside=shape) for _ in range(2))
-    assert isinstance(begun, Job)
-    assert isinstance(waiting, Job)
-    tuner.guests = {begun.pack.id: True, waiting.pack.id: False}
-    tuner.searcher.on_trial_complete("t0", error=True)
-    ended = {e.pack: e for e in tuner.events if isinstance(e, PackFinished)}
-    assert {pack: e.error for pack, e in ended.items()} == {
-        host: "nothing of t0",
-        begun.pack.id: "nothing of t0",
-        waiting.pack.id: None,
-    }
-    assert not any(tuner.dispatcher.is_out(pack) for pack in ended)
 
 
 def test_tune_writes_none_of_it_down() -> None:

@@ -154,12 +154,6 @@ def complaint(tmp_path, more: str) -> tuple[str, str]:
     [
         ("method: sobl", "my.yaml:5: unknown method 'sobl'", "did you mean 'sobol'?"),
         ("method: 3", "my.yaml:5: method must be text, not 3", ""),
-        ("method: optuna", "my.yaml:5: unknown method 'optuna'", "optuna:"),
-        ("method: optuna:tp", "my.yaml:5: unknown method 'optuna:tp'", "'optuna:tpe'"),
-        ("method: optuna:cmaes", "my.yaml:5: method optuna:cmaes needs 2 ranges: sgd tunes "
-         "learning_rate alone", "optuna:tpe"),
-        ("extend: 1\nmethod: optuna:gp", "extend cannot be used with method optuna:gp", ""),
-        ("estimator: best_of_10\nkeep: off\nmethod: optuna:tpe", "trials that are drawn alike", ""),
         ("method: points", "my.yaml:5: method points needs points", "points: [{learning_rate"),
         (
             "points: [{learning_rate: 1, momentum: 0.5}]\nmethod: grid",
@@ -245,16 +239,3 @@ def test_points_that_cannot_be(tmp_path, points, line, message, hint):
     assert message in said
     assert said.startswith(f"my.yaml:{line}: "), said
     assert hint in hinted
-
-
-def test_a_method_that_is_not_installed(tmp_path, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    for sampler, names in (("tpe", "optuna"), ("cmaes", "optuna and cmaes")):
-        tuned = "search: {sgd: {weight_decay: {log: [1e-4, 1]}}}\n"
-        said, hint = complaint(tmp_path, f"method: optuna:{sampler}\n{tuned}")
-        assert said == (
-            f"my.yaml:5: method optuna:{sampler} needs {names}, which cannot be imported"
-        )
-        assert hint == f"pip install {names.replace(' and', '')}"
-    of = parse(DIGITS + "method: optuna:tpe\n")  # as a recorded one is read
-    assert of.plans()[0].study.search == "optuna:tpe"

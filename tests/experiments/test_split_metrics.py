@@ -16,7 +16,6 @@ from experiments.engines.stacked import StackedEngine
 from experiments.errors import ExperimentError
 from experiments.plan import WorkloadRef
 from experiments.training.study_context import StudyContext
-from tests import image_folders
 from tests.marks import quick
 from tests.problems import engine, measurements, study, train, trials
 from tests.thread_ranks import ranks, together
@@ -184,21 +183,3 @@ def test_a_target_may_name_a_metric_of_the_split(tmp_path: Path) -> None:
     with pytest.raises(ExperimentError, match="has no metric 'spred'") as caught:
         load_experiment(tmp_path / "wrong.yaml").plans()
     assert "validation_spread" in (caught.value.hint or "")
-
-
-def test_open_images_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BATCHSCALE_DATA", str(tmp_path))
-    image_folders.open_images(tmp_path)
-    fields = {"size": 16, "width": 2, "labels": 3, "depth": 18}
-    of = study(
-        workload=WorkloadRef(spec="open-images-resnet50", fields=fields),
-        target="validation_average_precision > 0.31",
-        batch_size=8,
-        technique={"ghost_batch": 8},
-    )
-    run = engine("module", of, trials(of, 1))
-    run.advance(2)
-    metrics = run.evaluate("validation")[0]
-    assert set(metrics) == {"cross_entropy", "average_precision", "macro_average_precision"}
-    assert 0 < metrics["average_precision"] <= 1
-    run.close()

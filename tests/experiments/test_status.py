@@ -68,6 +68,10 @@ def test_what_is_left_and_running(tmp_path: Path) -> None:
     assert "for evaluations" not in _time_left(found)
     timed = _time_left(replace(found, evaluation_share=0.25))
     assert "with the packs that run now (25% of the time so far for evaluations)" in timed
+    before_the_first = replace(found, seconds=None, work_seconds=None)
+    assert _time_left(before_the_first).endswith("; 1 pack trains now")
+    idle = replace(before_the_first, packs=found.packs.iloc[:0])
+    assert _time_left(idle).endswith("; nothing runs now")
     ledger.release("pack")
 
 

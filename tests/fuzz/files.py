@@ -59,7 +59,7 @@ WORDS = [
     *('"unclosed', "[unclosed", "a: b: c", "? a", "- a", "|\n    text", "<<", "%x", "sgd", "[sgd]"),
     *("[sgd, sgd]", "Adam", "Optimizer", "lr_scheduler", "my_opt.py:Sign", "gone.py:A", ":", ".py"),
     *("my_model.py:MyModel", "my_model.py", "a.py:b:c", f"{'n' * 500}.py:A", "linear", "sobol"),
-    *("optuna:tpe", "points", "grid", "off", "float64", "module", "best_of_10", "full", "full, 8"),
+    *("random", "points", "grid", "off", "float64", "module", "best_of_10", "full", "full, 8"),
     *("8..1e300", f"8..{'9' * 30}", f"1..{'9' * 4400}", "64..8", "1..", "٨..٦٤", "1e999 steps"),
     *("1e999999999 steps", "1e-999999999 steps", "1e18 steps", "0 steps", "5 lightyears", "+"),
     *("validation_error < 1.2.3", "validation_error < 1e999", "validation_error > 0.1", "x < 1"),

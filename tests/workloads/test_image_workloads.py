@@ -267,42 +267,5 @@ def test_an_image_that_cannot_be_decoded_is_named(root: Path, content: bytes | N
     assert "\n" not in str(caught.value)
 
 
-def test_open_images_are_read_as_they_are_published(root: Path) -> None:
-    image_folders.open_images(root)
-    data = streamed(load("open-images-resnet50", {"size": 16, "labels": 3}))
-    assert {name: len(split) for name, split in data.items()} == {"train": 18, "validation": 8}
-    x, y = data["validation"][5]
-    assert (x.shape, x.dtype) == ((3, 16, 16), torch.uint8)
-    assert "validation005" in data["validation"].files[5]
-    # Of the images 0 to 19, ten have bit 0, ten bit 1, eight bit 2; equal counts go by name.
-    assert y.tolist() == [1, 0, 1]
-    half = streamed(load("open-images-resnet50", {"size": 16, "labels": 3, "train_share": 0.5}))
-    assert len(half["train"]) == 9
-    assert set(half["train"].files) < set(data["train"].files)
-    fields = {"size": 16, "labels": 3, "validation_share": 0.25}
-    quarter = streamed(load("open-images-resnet50", fields))
-    assert [len(quarter[split]) for split in ("train", "validation")] == [18, 2]
-    assert set(quarter["validation"].files) < set(data["validation"].files)
-    assert identity(load("open-images-resnet50", fields))["fields"]["validation_share"] == 0.25
-    assert "validation_share" not in identity(load("open-images-resnet50"))["fields"]
-
-
-def test_open_images_that_are_not_as_they_must_be(root: Path) -> None:
-    workload = load("open-images-resnet50", {"size": 16, "labels": 3})
-    with pytest.raises(WorkloadError, match="there is no file train-annotations-human-image"):
-        workload.data()
-    folder = image_folders.open_images(root)
-    with pytest.raises(WorkloadError, match="have 4 labels, not 9") as caught:
-        load("open-images-resnet50", {"labels": 9}).data()
-    assert caught.value.hint == "choose at most 4 labels"
-    for file in (folder / "validation").iterdir():
-        file.unlink()
-    with pytest.raises(WorkloadError, match=r"no image in .*validation has a label"):
-        workload.data()
-    (folder / "validation").rmdir()
-    with pytest.raises(WorkloadError, match="there is no folder validation"):
-        workload.data()
-
-
 def test_8x8_images_have_the_fields_of_all() -> None:
     assert issubclass(images8x8.MNIST8FC, cifar.ImageClassification)

@@ -55,7 +55,7 @@ def test_the_packaged_workloads_are_listed_in_their_order() -> None:
         *("mnist-fc", "mnist-simple-cnn", "fashion-mnist-simple-cnn", "cifar10-resnet8"),
         *("cifar100-resnet8", "cifar10-resnet18", "cifar100-resnet18"),
         *("cifar10-vgg11", "cifar100-vgg11"),
-        *("imagenet-resnet50", "imagenet-resnet18", "imagenet-vgg11", "open-images-resnet50"),
+        *("imagenet-resnet50", "imagenet-resnet18", "imagenet-vgg11"),
         *("multilabel-mlp", "quadratic", "teacher", "markov"),
         *("lm-transformer", "lm-lstm"),
     ]

@@ -25,7 +25,6 @@ STORED = {
     "cifar10": ((3, 32, 32), torch.uint8),
     "cifar100": ((3, 32, 32), torch.uint8),
     "imagenet": ((3, 32, 32), torch.uint8),
-    "open-images": ((3, 32, 32), torch.uint8),
     "multilabel-generated": ((32,), torch.float32),
 }
 GENERATED = ("teacher", "markov")
@@ -42,7 +41,6 @@ SMALL: dict[str, dict[str, Any]] = {
     "imagenet-resnet50": {"width": 2},
     "imagenet-resnet18": {"width": 2},
     "imagenet-vgg11": {"width": 2, "dropout": 0.0},
-    "open-images-resnet50": {"width": 2, "labels": 5},
     "quadratic": {"replicas": 2, "examples": 32},
     "lm-transformer": {"layers": 1, "width": 8, "heads": 2, "context": 5},
     "lm-lstm": {"layers": 1, "width": 8, "context": 5},

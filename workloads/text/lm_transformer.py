@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from workloads.errors import WorkloadError
-from workloads.layout_plan import LayoutPlan, SequencePlan, TokenShare
+from workloads.layout_plan import LayoutPlan, SequencePlan
 from workloads.text.language_model import SMALL_DRAW, LanguageModel
 
 PACKAGED = {
@@ -23,9 +23,6 @@ _ROTARY_BASE = 10_000.0
 
 
 class _Attention(nn.Module):
-    tokens: TokenShare | None = None
-    """Those that ``x`` has; ``None``: all of them."""
-
     def __init__(self, width: int, heads: int, dropout: float, rotary: bool) -> None:
         super().__init__()
         self.head, self.dropout, self.rotary = width // heads, dropout, rotary
@@ -37,27 +34,22 @@ class _Attention(nn.Module):
         examples, length, size = parts.shape  # of all heads, or of a rank's share of them
         parts = parts.view(examples, length, 3, size // (3 * self.head), self.head)
         q, k, v = parts.permute(2, 0, 3, 1, 4).unbind()
-        tokens, dropout = self.tokens, self.dropout if self.training else 0.0
         if self.rotary:
-            start = 0 if tokens is None else tokens.start
-            q, k = _rotated(q, start), _rotated(k, start)
-        if tokens is None:
-            mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
-        else:
-            mixed = tokens.causal_attention(q, k, v, dropout)
+            q, k = _rotated(q), _rotated(k)
+        dropout = self.dropout if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
         return self.out(mixed.transpose(1, 2).reshape(examples, length, size // 3))
 
 
-def _rotated(x: Tensor, start: int = 0) -> Tensor:
+def _rotated(x: Tensor) -> Tensor:
     """Pairs (i, i + d/2) of entries, turned by an angle that grows with the position: (…, T, d).
 
     Rotary positions (Su et al. 2021, arXiv:2104.09864): the angle at position t is t·10000^(-2i/d).
-    The first token is at position ``start``.
     """
     length, size = x.shape[-2:]
     places = torch.arange(size // 2, device=x.device, dtype=x.dtype)
     rates = _ROTARY_BASE ** (places * (-2 / size))
-    positions = torch.arange(start, start + length, device=x.device, dtype=x.dtype)
+    positions = torch.arange(length, device=x.device, dtype=x.dtype)
     angles = positions[:, None] * rates
     cos, sin = angles.cos(), angles.sin()
     first, second = x.chunk(2, dim=-1)
@@ -172,7 +164,6 @@ class LMTransformer(LanguageModel):
                 norms=("blocks.*.attention_norm", "blocks.*.mlp_norm"),
                 length=self.context,
             ),
-            attention=("blocks.*.attention",),
         )
 
     def model(self) -> nn.Module:

@@ -14,7 +14,7 @@ OPTIMIZERS = {
         (
             *("sgd", "momentum", "adam", "nesterov", "adamw", "muon", "lion"),
             *("schedule-free-sgd", "lars", "nadam", "signum", "rmsprop", "schedule-free-adamw"),
-            *("shampoo", "lamb", "adagrad", "soap", "sophia"),
+            *("shampoo", "lamb", "adagrad", "soap"),
         )
     )
 }

@@ -106,15 +106,9 @@ class CapturedStep:
         step: Callable[[], None],
         device: torch.device,
         name: str,
-        outside: Callable[[], object] = lambda: None,
     ) -> None:
-        """
-        Args:
-            name: what a warning calls it.
-            outside: numbers of Python's that a step might change; where it does, it is not
-                recorded.
-        """
-        self.step, self.device, self.name, self._outside = step, device, name, outside
+        """``name``: what a warning calls it."""
+        self.step, self.device, self.name = step, device, name
         self.refusal = "an earlier recording failed" if CapturedStep.broken else None
         """Why it cannot be recorded."""
         self.taken = 0
@@ -131,14 +125,11 @@ class CapturedStep:
 
     def _advance(self, steps: int) -> int:
         if self.taken < _WARM_UP:
-            before, last = self._outside(), self.taken == _WARM_UP - 1
             try:
-                with Checked() if last else nullcontext():
+                with Checked() if self.taken == _WARM_UP - 1 else nullcontext():
                     self.step()
             except CaptureError as error:
                 self._refuse(str(error))
-            if self._outside() != before:
-                self._refuse("its modules change numbers of their own")
             return 1
         if steps not in self._graphs:
             self._record(steps)
@@ -208,11 +199,6 @@ class StepInputs:
         self._next.add_(1)
 
 
-Trained = tuple[Sequence[Tensor], Sequence[Tensor]]
-"""What a program's steps change of some trials, and what they read of them: its state and settings,
-whose first dimension is the trials where there are several."""
-
-
 class Program:
     """A captured step with the memory that it works on, for all trials and packs of one shape.
 
@@ -229,13 +215,12 @@ class Program:
         state: Sequence[Tensor],
         settings: Sequence[Tensor],
         steps: int,
-        outside: Callable[[], object] = lambda: None,
     ) -> None:
         """
         Args:
             state: what ``step`` changes; ``settings``: what it reads, of these trials.
             steps: the most whose inputs are filled at once.
-            name, outside: see ``CapturedStep``.
+            name: see ``CapturedStep``.
         """
 
         def whole() -> None:
@@ -243,51 +228,33 @@ class Program:
             self.inputs.advance()
 
         self.inputs = StepInputs(steps, device)
-        self.step = CapturedStep(whole, device, name, outside)
+        self.step = CapturedStep(whole, device, name)
         self._state, self._settings = list(state), list(settings)
 
     def advance(
-        self, trained: Sequence[Trained], inputs: Iterable[tuple[int, Mapping[str, Tensor]]]
+        self,
+        state: Sequence[Tensor],
+        settings: Sequence[Tensor],
+        inputs: Iterable[tuple[int, Mapping[str, Tensor]]],
     ) -> bool:
-        """Train what is ``trained``, in the first rows if there is less than the program holds.
+        """Train trials with this state and these settings.
 
         ``inputs``: those of the next steps, with how many. Whether that was possible: else all is
         as it was, and the caller takes the steps.
         """
         try:
             with torch.no_grad(), _on_side_stream(self.step.device):
-                own = _rows(self._state, [state for state, _ in trained])
-                for rows, (state, _) in zip(own, trained, strict=True):
-                    _copy(rows, state)
-                for rows, (_, settings) in zip(
-                    _rows(self._settings, [settings for _, settings in trained]),
-                    trained,
-                    strict=True,
-                ):
-                    _copy(rows, settings)
+                _copy(self._state, state)
+                _copy(self._settings, settings)
                 for count, of_steps in inputs:
                     self.inputs.fill(of_steps)
                     if not self.step.run(count):
                         return False
-                for rows, (state, _) in zip(own, trained, strict=True):
-                    _copy(state, rows)
+                _copy(state, self._state)
         except torch.OutOfMemoryError:
             forget()  # a smaller pack will need the memory
             raise
         return True
-
-
-def _rows(own: Sequence[Tensor], values: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
-    """The parts of a program's tensors that are those of each of ``values``, one behind the
-    other."""
-    if len(values) == 1 and all(x.shape == y.shape for x, y in zip(own, values[0], strict=True)):
-        return [list(own)]
-    parts, start = [], 0
-    for of_part in values:
-        end = start + (len(of_part[0]) if of_part else 0)
-        parts.append([x[start:end] for x in own])
-        start = end
-    return parts
 
 
 def _copy(into: Sequence[Tensor], values: Sequence[Tensor]) -> None:

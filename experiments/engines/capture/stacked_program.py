@@ -69,7 +69,7 @@ def advance_captured(
         return False
     context, most = of.stepper.context, program.inputs.steps
     inputs = step_inputs(context, steps, most, of.indices, batches, of.reads())
-    return program.advance([(state_of(of.update, of.loss_sum), settings_of(of.update))], inputs)
+    return program.advance(state_of(of.update, of.loss_sum), settings_of(of.update), inputs)
 
 
 def _program_of(of: StackInTraining) -> Program | None:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, ClassVar, Protocol, Self
 
-from experiments.execution.ray.gpu_share import Measure, measure
 from experiments.execution.signals import Stop
 from experiments.execution.worker import MakeTrainer, Pace
-from experiments.plan import Layout, Pack
+from experiments.plan import Layout
 from experiments.scheduling.dispatch import Dispatcher
 from results.storage.location import Location
 
@@ -61,12 +60,8 @@ class ExecutorContext:
     """Data files of workloads and techniques (``data_files``)."""
     grows_to: int | None = None
     """How many workers the cluster can grow to, where Ray cannot say."""
-    measure: Measure = measure
-    """Measures what a pack takes of a GPU, on a worker that has one."""
     over: Callable[[], bool] = lambda: False
     """Whether the sweep is to end: nothing that takes long is waited for then."""
-    largest: Callable[[Layout], Sequence[Pack]] = lambda _: ()
-    """Of each shape of a layout the pack that is expected to take the most memory."""
 
 
 class Executor:

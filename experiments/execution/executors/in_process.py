@@ -6,7 +6,6 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from functools import partial
 
 import torch
 
@@ -15,9 +14,8 @@ from experiments.execution.departure import saying_exits
 from experiments.execution.executors.base import POLL_SECONDS, Executor, ExecutorContext
 from experiments.execution.ledger import Ledger
 from experiments.execution.signals import Stop
-from experiments.execution.worker import MakeTrainer, run_pack
-from experiments.joint.process import is_shared, train_beside
-from experiments.plan import AUTO, Layout
+from experiments.execution.worker import run_pack
+from experiments.plan import Layout
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.jobs import Channel, Control, Job, More
 from experiments.training.threads import single_thread
@@ -65,19 +63,11 @@ class InProcessPool:
 
     def run(self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]) -> None:
         queue = _PackQueue(dispatcher, stop, poll)
-
-        def train(job: Job, trainer: MakeTrainer) -> None:
-            run_pack(job, self._ledger, queue.channel, trainer=trainer, pace=self._pace)
-
         while (job := queue.next()) is not None:
             study = job.pack.study
             trials = f"{study.optimizer_label}, batch size {study.batch_size}"
             with single_thread(), saying_exits(trials):
-                if is_shared(job):
-                    beside = partial(queue.beside, job.pack.study.shape)
-                    train_beside(job, train, beside, self._trainer)
-                else:
-                    train(job, self._trainer)
+                run_pack(job, self._ledger, queue.channel, trainer=self._trainer, pace=self._pace)
             queue.check()
 
 
@@ -99,21 +89,13 @@ class _PackQueue:
         while not self._stop:
             job = self._dispatcher.next()
             if job != "wait":
-                return self._begun(job)
+                if job is not None:
+                    self._hits.pop(job.pack.id, None)
+                    self._more.pop(job.pack.id, None)
+                return job
             time.sleep(POLL_SECONDS)
             self._poll()
         return None
-
-    def beside(self, shape: str) -> Job | None:
-        """A pack of a shape to train beside others, if there is one now."""
-        job = None if self._stop else self._dispatcher.next(beside=shape)
-        return None if job == "wait" else self._begun(job)
-
-    def _begun(self, job: Job | None) -> Job | None:
-        if job is not None:
-            self._hits.pop(job.pack.id, None)
-            self._more.pop(job.pack.id, None)
-        return job
 
     def _control(self, pack: str) -> Control:
         """Polled beside the training, about twice a second."""
@@ -143,7 +125,7 @@ def _check(layout: Layout) -> None:
             f"workers: {layout.workers} needs Ray, and --address none runs without it",
             hint="--address auto starts one on this machine; or set workers=1",
         )
-    if layout.gpus_per_worker not in (0.0, AUTO) and not torch.cuda.is_available():
+    if layout.gpus_per_worker and not torch.cuda.is_available():
         raise ExperimentError(
             "the experiment asks for a GPU, but torch finds none on this machine",
             hint="give the --address of a cluster that has one",

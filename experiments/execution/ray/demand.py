@@ -12,7 +12,7 @@ from typing import Any
 import ray
 
 from experiments.errors import ExperimentError
-from experiments.plan import AUTO, Layout
+from experiments.plan import Layout
 from results.counts import count
 
 _BOOTSTRAP = Path("~/ray_bootstrap_config.yaml")
@@ -50,9 +50,9 @@ class Capacity:
 
     def with_gpus(self, layout: Layout) -> Layout:
         """The layout with a whole GPU for each worker, where the cluster has any and the experiment
-        says nothing of GPUs, or is to find out which part one needs."""
+        says nothing of GPUs."""
         gpus = any(node.get("GPU") for node in (*self.nodes, *self.growth))
-        if layout.gpus_per_worker in (0.0, AUTO):
+        if layout.gpus_per_worker == 0.0:
             return replace(layout, gpus_per_worker=float(gpus))
         return layout
 
@@ -61,7 +61,7 @@ class Capacity:
         the cores that its machine has for each GPU."""
         if not layout.gpus_per_worker:
             return {"CPU": 1.0}
-        gpus = float(layout.gpus_per_worker)
+        gpus = layout.gpus_per_worker
         cores = [node.get("CPU", 0.0) / node["GPU"] for node in self.every if node.get("GPU")]
         # Ray counts in ten-thousandths.
         share = math.floor(min(cores, default=1.0) * gpus * 1000) / 1000
@@ -72,11 +72,6 @@ class Capacity:
         need = self.worker(layout)
         workers = max(_fits(self.nodes, need), _fits(self.every, need), self.grows_to or 0)
         return max(1, workers // layout.workers)
-
-    def missing(self, layout: Layout) -> int:
-        """How many of its ``slots`` need machines that are not there yet."""
-        placed = _fits(self.nodes, self.worker(layout)) // layout.workers
-        return max(0, self.slots(layout) - placed)
 
     def refuse_impossible(self, layout: Layout) -> None:
         """Refuse a demand that the cluster can never meet, grown as far as it may.

@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -32,22 +32,12 @@ from results.run_state.processes import identify
 from results.storage.location import Location
 
 
-@dataclass(frozen=True, kw_only=True)
-class GuestRequest:
-    """A worker's question for a pack of the same shape to train beside its own, answered by
-    ``Mailbox.invite``."""
-
-    worker: str
-    """The pack that Ray Tune has given it."""
-
-
 class Mailbox:
     """An actor beside the driver; every method is quick."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
-        self._messages: list[Message | GuestRequest] = []
-        self._guests: dict[str, tuple[str | None, ...]] = {}
+        self._messages: list[Message] = []
         self._hits: dict[str, tuple[int, ...]] = {}
         self._more: dict[str, tuple[More, ...]] = {}
         self._committed: dict[str, tuple[Outcome, ...]] = {}
@@ -67,7 +57,6 @@ class Mailbox:
         self._hits.pop(job.pack.id, None)
         self._more.pop(job.pack.id, None)
         self._committed.pop(job.pack.id, None)
-        self._guests.pop(job.pack.id, None)
         self._begun.discard(job.pack.id)
 
     def get(self, pack: str) -> Job:
@@ -77,7 +66,7 @@ class Mailbox:
             self._jobs[pack] = self._jobs[pack].joined_by(more)
         return self._jobs[pack]
 
-    def post(self, message: Message | GuestRequest) -> None:
+    def post(self, message: Message) -> None:
         self._messages.append(message)
         if isinstance(message, Started):
             self._began[message.pack] = message.step
@@ -95,18 +84,7 @@ class Mailbox:
     def committed(self, pack: str) -> tuple[Outcome, ...]:
         return self._committed.get(pack, ())
 
-    def invite(self, worker: str, job: Job | None) -> None:
-        """The answer to a worker's ``GuestRequest``; ``None``: there is no such pack now."""
-        if job is not None:
-            self.put(job)
-        answer = None if job is None else job.pack.id
-        self._guests[worker] = (*self._guests.get(worker, ()), answer)
-
-    def guests(self, worker: str) -> tuple[str | None, ...]:
-        """All answers that a worker has got."""
-        return self._guests.get(worker, ())
-
-    def drain(self) -> list[Message | GuestRequest]:
+    def drain(self) -> list[Message]:
         messages, self._messages = self._messages, []
         for message in messages:
             if isinstance(message, PackEnd):  # a long sweep has many

@@ -28,7 +28,6 @@ class PackSearcher(Searcher):
         slots: how many packs can be out.
         limit: after so many it ends, since Tune's bookkeeping grows with their number.
         explain: why a worker ended without a message, by the ids of its Tune trial and its pack.
-        guests: the packs that a worker was given beside its own, and whether it began each.
         over: whether the Tuner has to end. Tune asks for the next pack, and nothing else, for up to
             ten minutes while no worker of its own is alive.
     """
@@ -43,14 +42,13 @@ class PackSearcher(Searcher):
         slots: Callable[[], int],
         limit: int,
         explain: Callable[[str, str], Failure],
-        guests: Callable[[str], Mapping[str, bool]] = lambda _: {},
         over: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(metric="trials", mode="max")
         self._dispatcher, self._stop = dispatcher, stop
         self._send, self._drain, self._slots = send, drain, slots
         self._left = limit
-        self._explain, self._guests, self._over = explain, guests, over
+        self._explain, self._over = explain, over
         self._out: dict[str, str] = {}
 
     @property
@@ -81,14 +79,9 @@ class PackSearcher(Searcher):
         if pack is None:
             return
         self._drain()
-        for each, begun in {pack: True, **self._guests(pack)}.items():
-            if not self._dispatcher.is_out(each):
-                continue
-            if begun:  # its worker ended without a message
-                end = PackEnd(pack=each, end="failed", failure=self._explain(trial_id, each))
-            else:
-                end = PackEnd(pack=each, end="stopped")
-            self._dispatcher.receive(end)
+        if self._dispatcher.is_out(pack):  # its worker ended without a message
+            failure = self._explain(trial_id, pack)
+            self._dispatcher.receive(PackEnd(pack=pack, end="failed", failure=failure))
 
     def __getstate__(self) -> dict[str, Any]:
         """Nothing: Tune saves its searcher, but it is never read."""

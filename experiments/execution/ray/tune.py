@@ -15,13 +15,11 @@ from typing import Any
 
 import ray
 from ray import tune
-from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayActorError
 
 from experiments.errors import ExperimentError
 from experiments.execution.executors.base import POLL_SECONDS, ExecutorContext
-from experiments.execution.ray import gpu_share
 from experiments.execution.ray.demand import Cluster, WaitWatch, bundles
-from experiments.execution.ray.growth import Requests
 from experiments.execution.ray.lost_workers import (
     explain,
     killed_for_memory,
@@ -29,7 +27,7 @@ from experiments.execution.ray.lost_workers import (
     without_actor,
     worker_log,
 )
-from experiments.execution.ray.mailbox import GuestRequest, Mailbox, Writer, beside_driver
+from experiments.execution.ray.mailbox import Mailbox, Writer, beside_driver
 from experiments.execution.ray.ranks.group import GroupContext, train_group
 from experiments.execution.ray.searcher import NotWaiting, PackSearcher, TrialStates
 from experiments.execution.ray.start import RaySession
@@ -37,7 +35,7 @@ from experiments.execution.ray.worker import WorkerContext, train_alone
 from experiments.execution.signals import Stop
 from experiments.execution.staging import Staged
 from experiments.execution.worker import Pace
-from experiments.plan import AUTO, Layout, Pack
+from experiments.plan import Layout
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.failures import Failure
 from experiments.scheduling.jobs import Job, PackEnd
@@ -76,9 +74,6 @@ class RayTune:
         capacity.refuse_impossible(self.layout)
         self.device = "cuda" if self.layout.gpus_per_worker else "cpu"
         self._notes = [session.note] if session.note else []
-        if layout.gpus_per_worker == AUTO and self.device == "cuda":
-            part = self._measured_share(context, layout, staged)
-            self.layout = replace(self.layout, gpus_per_worker=part)
         self.slots = self._cluster.slots(self.layout)
         self._waits = WaitWatch()
         location = context.location
@@ -103,8 +98,8 @@ class RayTune:
         self._draining = threading.Lock()
         self._sharing = threading.Lock()
         self._shared: dict[str, tuple[int, ...]] = {}
-        self._guests: dict[str, tuple[str, list[str]]] = {}
-        """By the pack that Tune has given a worker: its shape, and the packs beside it."""
+        self._sent: set[str] = set()
+        """The packs that workers have been given."""
         self._error: Exception | None = None
         self._out: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self._on_this_machine = session.single_machine
@@ -145,26 +140,10 @@ class RayTune:
                 "give the same command again",
             )
         self._start_actors()
-        sent, self._guests = self._guests, {}
-        for pack in [*sent, *(guest for _, guests in sent.values() for guest in guests)]:
+        sent, self._sent = self._sent, set()
+        for pack in sent:
             self._claims.abandon(pack)
             dispatcher.receive(PackEnd(pack=pack, end="failed", failure=without_actor()))
-
-    def _measured_share(self, context: ExecutorContext, layout: Layout, staged: Staged) -> float:
-        """The part of a GPU that a pack needs, measured on a worker that has a whole one."""
-
-        of_pack = context.measure
-
-        def measure(pack: Pack) -> gpu_share.Memory:
-            return of_pack(replace(pack, study=staged.localize(pack.study)))
-
-        task: Any = ray.remote(num_cpus=0, num_gpus=1, max_retries=0)(measure)
-        try:
-            measured = ray.get([task.remote(pack) for pack in context.largest(layout)])
-        except RayTaskError as error:
-            raise error.cause from None
-        self._notes.append(gpu_share.sentence(measured))
-        return gpu_share.share(measured)
 
     def run(self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]) -> None:
         """Train until the dispatcher has no more packs, is stopped, or ``stop`` is set."""
@@ -172,21 +151,17 @@ class RayTune:
             dispatcher.note(text)
         dispatcher.share = self._share
         dispatcher.give = lambda pack, more: self._mailbox.give.remote(pack, more)
-        self._ask_for_machines(dispatcher)
-        try:
-            while not stop and not dispatcher.finished:
-                try:
-                    with self._listening(dispatcher, stop, poll):
-                        self._tune(dispatcher, stop)
-                    self._drain(dispatcher)
-                except Exception as error:  # of Tune's loop, which calls our searcher
-                    self._error = self._error or error
-                if self._error and self._an_actor_died():
-                    self._replace_actors(dispatcher)
-                elif self._error:
-                    raise self._error
-        finally:
-            self._requests.reduce(0)
+        while not stop and not dispatcher.finished:
+            try:
+                with self._listening(dispatcher, stop, poll):
+                    self._tune(dispatcher, stop)
+                self._drain(dispatcher)
+            except Exception as error:  # of Tune's loop, which calls our searcher
+                self._error = self._error or error
+            if self._error and self._an_actor_died():
+                self._replace_actors(dispatcher)
+            elif self._error:
+                raise self._error
 
     def _tune(self, dispatcher: Dispatcher, stop: Stop) -> None:
         progress = TrialStates()
@@ -200,7 +175,6 @@ class RayTune:
             explain=lambda trial, pack: self._explain(
                 progress.error_of(trial), pack, dispatcher.deaths(pack) + 1
             ),
-            guests=self._guests_of,
             over=lambda: self._error is not None,
         )
         self._out = lambda: self._placed(searcher.out, progress)
@@ -273,18 +247,8 @@ class RayTune:
         begun, running = ray.get(self._mailbox.begun.remote()), progress.running()
         return len(out), sum(t in running and pack in begun for t, pack in out.items())
 
-    def _ask_for_machines(self, dispatcher: Dispatcher) -> None:
-        """Let an autoscaler start machines while the first pack shows that its code runs."""
-        capacity = self._cluster.capacity()
-        trials = sum(study.trials for study in dispatcher.remaining())
-        count = min(capacity.missing(self.layout), trials)
-        worker = capacity.worker(self.layout)
-        self._requests = Requests(count, worker, self.layout.workers)
-
     def _say_what_waits(self, dispatcher: Dispatcher) -> None:
         out, running = self._out()
-        if len(self._requests):  # from the second pack on, packs ask for themselves
-            self._requests.reduce(self.slots - 1 if out <= 1 and not dispatcher.stopped else 0)
         capacity, free = self._cluster.capacity(), self._cluster.free
         text = self._waits.sentence(self.layout, capacity, free, out=out, running=running)
         if text is not None:
@@ -297,9 +261,6 @@ class RayTune:
             if shared:
                 self._mailbox.share.remote(shared)
             for message in ray.get(self._mailbox.drain.remote()):
-                if isinstance(message, GuestRequest):
-                    self._invite(dispatcher, message)
-                    continue
                 if isinstance(message, PackEnd):  # it may be sent out again, and knows these then
                     with self._sharing:
                         self._shared.pop(message.pack, None)
@@ -308,23 +269,8 @@ class RayTune:
                 dispatcher.receive(message)
 
     def _send(self, job: Job) -> None:
-        self._guests[job.pack.id] = job.pack.study.shape, []
+        self._sent.add(job.pack.id)
         ray.get(self._mailbox.put.remote(job))
-
-    def _invite(self, dispatcher: Dispatcher, request: GuestRequest) -> None:
-        """Give a worker another pack, if there is one."""
-        shape, guests = self._guests.get(request.worker, (None, []))
-        job = dispatcher.next(beside=shape) if shape else None
-        guest = job if isinstance(job, Job) else None
-        if guest is not None:
-            guests.append(guest.pack.id)
-        ray.get(self._mailbox.invite.remote(request.worker, guest))
-
-    def _guests_of(self, pack: str) -> dict[str, bool]:
-        """Whether each has begun."""
-        _, guests = self._guests.pop(pack)
-        begun = ray.get(self._mailbox.begun.remote()) if guests else ()
-        return {guest: guest in begun for guest in guests}
 
     def _end_silent(self, stopped: float | None) -> None:
         """End the processes that do not answer: for too long, or soon after a request to stop."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,10 +15,9 @@ from ray.exceptions import RayError
 from experiments.execution.failures import describe
 from experiments.execution.ledger import Ledger
 from experiments.execution.ray import notice
-from experiments.execution.ray.mailbox import GuestRequest, RemoteLedger, channel, summary
+from experiments.execution.ray.mailbox import RemoteLedger, channel, summary
 from experiments.execution.staging import Staged
 from experiments.execution.worker import MakeTrainer, Pace, run_pack
-from experiments.joint.process import is_shared, train_beside
 from experiments.plan import Layout
 from experiments.scheduling.jobs import Channel, Ended, Job, Message, PackEnd
 from experiments.training.threads import use_single_thread
@@ -27,8 +25,6 @@ from results.storage.location import Location
 
 T = TypeVar("T")
 _ledgers: dict[Location, Ledger] = {}
-_PAUSE_SECONDS = 0.5
-"""Until a worker asks again for a pack to train beside its own, where there was none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,68 +65,27 @@ class WorkerContext:
 
 
 def train_alone(config: dict[str, Any], context: WorkerContext) -> None:
-    """The Tune function of a single worker: its pack, and others beside it that are as small."""
+    """The Tune function of a single worker."""
     use_single_thread()
     line, pack = channel(context.mailbox), config["pack"]
     worker = ray.get_runtime_context().current_actor
     context.mailbox.arrive.remote(pack, worker)
     with notice.packs_end_on_sigterm(line) as line:
-
-        def run(job: Job, trainer: MakeTrainer) -> None:
-            own = job.pack.id == pack
-            if not own:
-                context.mailbox.arrive.remote(job.pack.id, worker)
-            # Tune takes reports of one thread.
-            send = reporting(line.send) if own else line.send
-            guarded(
-                job.pack.id,
-                line.send,
-                lambda: run_pack(
-                    job,
-                    context.ledger(),
-                    Channel(send=send, control=line.control),
-                    trainer=trainer,
-                    pace=context.pace,
-                    leave=partial(_leave, line.send),
-                ),
-            )
-            context.mailbox.leave.remote(job.pack.id)
-
-        def train() -> None:
-            job = context.job(pack)
-            if is_shared(job):
-                train_beside(job, run, _Guests(job, context), context.trainer)
-            else:
-                run(job, context.trainer)
-
-        guarded(pack, line.send, train)
+        # Tune takes reports of one thread.
+        reported = Channel(send=reporting(line.send), control=line.control)
+        guarded(
+            pack,
+            line.send,
+            lambda: run_pack(
+                context.job(pack),
+                context.ledger(),
+                reported,
+                trainer=context.trainer,
+                pace=context.pace,
+                leave=partial(_leave, line.send),
+            ),
+        )
     context.mailbox.leave.remote(pack)
-
-
-class _Guests:
-    """The packs that the driver gives a worker to train beside its own."""
-
-    def __init__(self, job: Job, context: WorkerContext) -> None:
-        self._request = GuestRequest(worker=job.pack.id)
-        self._context = context
-        self._answers, self._pending, self._next = 0, False, 0.0
-
-    def __call__(self) -> Job | None:
-        """One of them, if there is one now: the answer to the last question, or a new question."""
-        mailbox = self._context.mailbox
-        if not self._pending:
-            if time.monotonic() >= self._next:
-                mailbox.post.remote(self._request)
-                self._pending = True
-            return None
-        answers = ray.get(mailbox.guests.remote(self._request.worker))
-        if len(answers) == self._answers:
-            return None
-        self._answers, self._pending = len(answers), False
-        if answers[-1] is None:
-            self._next = time.monotonic() + _PAUSE_SECONDS
-            return None
-        return self._context.job(answers[-1])
 
 
 # A mixin of the class that Tune makes of the function: its ``setup`` runs in the main thread.

@@ -9,7 +9,7 @@ from typing import Any
 from experiments.plan import Layout
 
 OUT_OF_MEMORY = "out of memory"
-_SWITCHES = ("sequence", "zero2", "zero1")
+_SWITCHES = ("sequence", "zero2")
 """Dimensions without a number."""
 
 

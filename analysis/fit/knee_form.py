@@ -1,0 +1,105 @@
+"""The five quantities of a curve by its knee, an assumed form (``regimes --form knee``).
+
+With S = S_min (1 + (B_crit / B)^(a k))^(1 / k) and a = 1: E_min = S_min B_crit, E leaves E_min by a
+factor of 1 + τ at B_crit ((1 + τ)^k - 1)^(1 / k), and S reaches S_min within that factor at
+B_crit ((1 + τ)^k - 1)^(-1 / (a k)). They are asymptotes: where an end of the tested range is not
+level, they lie beyond it. Their intervals are percentiles of a parametric bootstrap, which hold as
+far as the form does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from analysis.fit.convex import Array
+from analysis.fit.interval import BY_EXAMPLES, QUANTITIES, Interval
+from analysis.fit.knee import BATCH, BEND, SLOPE, STEPS, Knee
+from analysis.fit.regimes import Regimes
+from results.errors import ResultsError, nearest
+
+FORMS = ("convex", "knee")
+"""What the quantities come from: the convex curve, which assumes no form, or the knee."""
+REPLICATES = 1000
+
+
+def check_form(form: str) -> None:
+    """
+    Raises:
+        ResultsError: there is no such form; the hint names the nearest.
+    """
+    if form not in FORMS:
+        hint = nearest(form, FORMS, f"known: {', '.join(FORMS)}")
+        raise ResultsError(f"there is no form {form!r}", hint=hint)
+
+
+def by_knee(fit: Regimes) -> tuple[Mapping[str, Interval], list[str]]:
+    """The quantities of ``fit`` by its knee, and notes on the form.
+
+    A knee whose small end has a slope of its own has no least examples, so that what rests on them
+    is unknown.
+    """
+    knee = fit.knee
+    estimates = _logs(knee.params, fit.tolerance)
+    drawn = _logs(knee.replicates(REPLICATES, seed=0), fit.tolerance)
+    tails = (1 - fit.level) / 2, (1 + fit.level) / 2
+    unknown = set(BY_EXAMPLES) if fit.grows else set()
+    if knee.sloped:
+        unknown |= {*BY_EXAMPLES, "critical_batch_size"}
+    intervals = {}
+    for name in QUANTITIES:
+        if name in unknown:
+            intervals[name] = Interval()
+            continue
+        value = float(estimates[name])
+        low, high = np.quantile(drawn[name], tails)
+        intervals[name] = Interval.of_logs(value, min(low, value), max(high, value))
+    return intervals, _notes(fit, intervals)
+
+
+def _logs(params: Array, tolerance: float) -> dict[str, Array]:
+    """Natural logs of the quantities of knees (..., 4)."""
+    steps, critical = params[..., STEPS], params[..., BATCH]
+    k, slope = np.exp(params[..., BEND]), params[..., SLOPE]
+    apart = np.log(np.expm1(k * math.log1p(tolerance))) / k
+    return {
+        "perfect_scaling_until": critical + apart,
+        "maximal_parallelism_from": critical - apart / slope,
+        "critical_batch_size": critical,
+        "min_steps": steps,
+        "min_examples": steps + critical,
+    }
+
+
+def _notes(fit: Regimes, intervals: Mapping[str, Interval]) -> list[str]:
+    knee = fit.knee
+    notes = [
+        f"by an assumed form ({knee.form}, k = {math.exp(knee.params[BEND]):.2g}): numbers and "
+        "intervals hold as far as the form does"
+    ]
+    if knee.sloped:
+        notes.append(
+            f"the knee's slope at small batch sizes is -{knee.params[SLOPE]:.2f}, not -1: it has "
+            "no fewest examples, and no critical batch size by them"
+        )
+    first, last = fit.located.points.span
+    if not fit.large_level:
+        notes.append(_beyond("fewest steps", intervals["min_steps"], knee, last, examples=False))
+    if not fit.small_level and intervals["min_examples"].value is not None:
+        notes.append(
+            _beyond("fewest examples", intervals["min_examples"], knee, first, examples=True)
+        )
+    return notes
+
+
+def _beyond(what: str, asymptote: Interval, knee: Knee, x: float, *, examples: bool) -> str:
+    assert asymptote.value is not None
+    there = float(knee.log_steps(np.array([x]))[0]) + (x if examples else 0.0)
+    share = 1 - asymptote.value / math.exp(there)
+    end = "small" if examples else "large"
+    return (
+        f"the {what} are extrapolated: the {end} end is not level, and the knee's asymptote lies "
+        f"{share:.0%} below it"
+    )
