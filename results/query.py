@@ -102,11 +102,8 @@ def _run(
     limits = Limits.read()
     config = {**_CONFIG, "memory_limit": f"{limits.bytes}B"}
     session = duckdb.connect(":memory:", config=config)
-    return limited(
-        session,
-        limits,
-        lambda: _answer(session, results, sql, names, made, {*views} - {*made}, limits),
-    )
+    with limited(session, limits):
+        return _answer(session, results, sql, names, made, {*views} - {*made}, limits)
 
 
 def _answer(

@@ -29,7 +29,7 @@ from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData
 from analysis.fit.regimes import Regimes
 from results.errors import ResultsError, nearest
-from results.storage.formulas import quoted_frame
+from results.storage.cells import cells
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -243,7 +243,7 @@ def save(drawn: Axes | Figure, path: str | Path, frame: pd.DataFrame | None = No
             figure.savefig(path, metadata=stamp)
         if frame is not None:
             table = path.with_suffix(".csv")
-            quoted_frame(frame).to_csv(table, index=False)
+            cells(frame).to_csv(table, index=False)
             written.append(table)
     except OSError as error:
         raise ResultsError(f"cannot write {path}: {error.strerror or error}") from error

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from results.errors import escaped, lines
-from results.storage.formulas import quoted
+from results.storage.cells import cell
 from results.storage.masking import masked
 
 if TYPE_CHECKING:
@@ -73,8 +73,7 @@ def render(rows: Sequence[Row], format: Format = "table", *, columns: Sequence[s
     Args:
         columns: the columns and their order; the first row's where not given.
         format: ``csv`` and ``json`` keep full precision, nulls empty or ``null``; the others
-            round to four digits, for reading. In ``csv``, text that a spreadsheet would run has an
-            apostrophe before it.
+            round to four digits, for reading.
     """
     names = list(columns) or list(rows[0] if rows else ())
     if format == "json":
@@ -83,7 +82,7 @@ def render(rows: Sequence[Row], format: Format = "table", *, columns: Sequence[s
     if format == "csv":
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow([quoted(name) for name in names])
+        writer.writerow([cell(name) for name in names])
         writer.writerows([_exact(row.get(name)) for name in names] for row in rows)
         return out.getvalue()
     cells = [[text(row.get(name)) for name in names] for row in rows]
@@ -144,7 +143,7 @@ def _exact(value: Any) -> Any:
     if isinstance(value, list | dict):
         return _json(value)
     if isinstance(value, str):
-        return quoted(value)
+        return cell(value)
     return "" if value is None else value
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 
 from results.errors import ResultsError
+from results.storage.cells import cells
 from results.storage.disk_errors import writing
-from results.storage.formulas import quoted_frame
 from results.storage.masking import is_address, masked
 from results.storage.whole_file import write_file
 
@@ -38,9 +38,9 @@ def destination(path: str | Path) -> Path:
 def without_keys(frame: pd.DataFrame) -> pd.DataFrame:
     """The table with the keys in its addresses masked."""
     masked_frame = frame.copy(deep=False)
-    for place, (_, cells) in enumerate(frame.items()):  # two columns may have one name
-        if cells.map(lambda cell: isinstance(cell, str) and masked(cell) != cell).any():
-            clean = cells.map(lambda cell: masked(cell) if isinstance(cell, str) else cell)
+    for place, (_, column) in enumerate(frame.items()):  # two columns may have one name
+        if column.map(lambda cell: isinstance(cell, str) and masked(cell) != cell).any():
+            clean = column.map(lambda cell: masked(cell) if isinstance(cell, str) else cell)
             masked_frame.isetitem(place, clean.array)
     return masked_frame
 
@@ -65,7 +65,7 @@ def save(frame: pd.DataFrame, path: str | Path) -> None:
         raise ResultsError(f"cannot write {target}: there is no folder {target.parent}")
     frame = without_keys(frame)
     if suffix == ".csv":
-        data = quoted_frame(frame).to_csv(index=False).encode()
+        data = cells(frame).to_csv(index=False).encode()
     elif suffix == ".json":
         data = frame.to_json(orient="records", date_format="iso", indent=1).encode()
     else:

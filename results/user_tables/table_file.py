@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 from results.counts import count
 from results.errors import ResultsError, escaped, nearest
 from results.storage.disk_errors import ERRORS, line_of
-from results.storage.formulas import unquoted
 from results.storage.masking import masked
 
 _NEEDED = (
@@ -210,14 +209,14 @@ def _csv(path: Path) -> Read:
             if not any(cell.strip() for cell in cells) or cells[0].startswith("#"):
                 continue
             if header is None:
-                header = [unquoted(cell.strip()) for cell in cells]
+                header = [cell.strip() for cell in cells]
                 continue
             if len(cells) != len(header):
                 raise ResultsError(
                     f"{path} line {reader.line_num}: {count(len(cells), 'value')} under "
                     f"{count(len(header), 'column')}"
                 )
-            rows.append([unquoted(cell.strip()) for cell in cells])
+            rows.append([cell.strip() for cell in cells])
             places.append(f"line {reader.line_num}")
     except csv.Error as error:
         raise ResultsError(

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import os
-import resource
-import subprocess
-import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import duckdb
 import pandas as pd
 import pytest
 
@@ -19,7 +13,6 @@ from results import query_limits
 from results.errors import ResultsError
 from results.reader import Results
 from results.store import Store
-from tests.test_imports import ROOT
 
 
 @pytest.fixture
@@ -249,9 +242,7 @@ _ENDLESS = {
     "a cross join": "SELECT count(*) FROM range(1000000) a, range(1000000) b, range(1000000) c "
     "WHERE a.range + b.range * c.range = 7",
 }
-_IN_ONE_FUNCTION = "SELECT levenshtein(repeat('a', 300000), repeat('b', 300000))"
 _HUGE = {
-    "a text": "SELECT length(repeat('x', 3000000000))",
     "a list": "SELECT list_sum(range(2000000000))",
     "many texts": "SELECT count(DISTINCT repeat('x', 1000000 + range)) FROM range(100000)",
     "a group": "SELECT length(list(range)) FROM range(3000000000)",
@@ -259,24 +250,11 @@ _HUGE = {
 }
 
 
-def test_a_query_that_closes_while_it_is_interrupted_keeps_its_answer() -> None:
-    session = duckdb.connect()
-
-    def read() -> int:
-        session.close()
-        time.sleep(0.2)
-        return 7
-
-    limits = query_limits.Limits(seconds=0.01, bytes=10**10)
-    assert query_limits.limited(session, limits, read) == 7
-
-
 @pytest.mark.parametrize("sql", _ENDLESS.values(), ids=_ENDLESS)
 def test_a_query_without_end_is_ended(
     run: Results, sql: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(query_limits.SECONDS_VARIABLE, "0.2")
-    monkeypatch.setattr(query_limits, "_GRACE", 60.0)  # the machine may be busy
     with pytest.raises(ResultsError, match=r"no answer within 0\.2 s") as caught:
         run.query(sql)
     assert caught.value.hint == "ask for less, or set BATCHSCALE_QUERY_SECONDS"
@@ -284,30 +262,14 @@ def test_a_query_without_end_is_ended(
         run.where(f"(FROM ({sql})) = 0")
 
 
-@pytest.mark.slow
-def test_a_query_that_cannot_be_interrupted_ends_with_the_command(folder: Path) -> None:
-    """DuckDB interrupts between functions, not in one."""
-    done = subprocess.run(
-        [sys.executable, "-m", "batchscale", "query", _IN_ONE_FUNCTION, str(folder)],
-        cwd=ROOT, capture_output=True, text=True, timeout=120,
-        env={**os.environ, "PYTHONPATH": str(ROOT), query_limits.SECONDS_VARIABLE: "0.5"},
-    )  # fmt: skip
-    hint = "hint: ask for less, or set BATCHSCALE_QUERY_SECONDS\n"
-    assert done.stderr == f"error: SQL: no answer within 0.5 s\n{hint}"
-    assert (done.returncode, done.stdout) == (1, "")
-
-
 @pytest.mark.parametrize("sql", _HUGE.values(), ids=_HUGE)
 def test_a_query_has_so_much_memory(
     run: Results, sql: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(query_limits.MEMORY_VARIABLE, "0.1")
-    monkeypatch.setattr(query_limits, "_THREAD_BYTES", 0)
-    before = resource.getrlimit(resource.RLIMIT_AS)
     with pytest.raises(ResultsError, match=r"it needs more than 0\.1 GB of memory") as caught:
         run.query(sql)
     assert caught.value.hint == "ask for less, or set BATCHSCALE_QUERY_GB"
-    assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "inf", "nan", "much"])
@@ -318,12 +280,3 @@ def test_a_limit_is_a_positive_number(
     monkeypatch.setenv(variable, text)
     with pytest.raises(ResultsError, match=f"{variable} is '{text}', not a positive number"):
         run.query("SELECT 1")
-
-
-def test_queries_at_once_leave_the_limits_of_the_process(run: Results) -> None:
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    sql = "SELECT count(*) AS n FROM measurements, range(100)"
-    with ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(lambda _: int(run.query(sql).n[0]), range(8)))
-    assert answers == [30_000] * 8
-    assert resource.getrlimit(resource.RLIMIT_AS) == before
