@@ -36,6 +36,7 @@ from analysis.formatting import interval as text_of
 from results.counts import count
 
 Ends = tuple[Array, Array, Array]
+"""Value, low and high in natural logs, NaN where unknown or open; all of one shape."""
 
 _CRITICAL = ("critical batch size", "critical batch sizes")
 _OF_RANGE = (
@@ -43,7 +44,6 @@ _OF_RANGE = (
     "ratios of the fewest examples to the fewest steps",
 )
 """What is compared where an end is not level, and a curve's critical batch size only bounded."""
-"""Value, low and high in natural logs, NaN where unknown or open; all of one shape."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -294,7 +294,7 @@ def _plain(ends: Ends) -> Interval:
 
 def slope_text(slope: Interval) -> str:
     """``-0.58 [-0.86, -0.49]``."""
-    return text_of(*slope.ends, number=lambda end: f"{end + 0.0:.2f}")
+    return text_of(*slope.ends, number=lambda end: f"{round(end, 2) + 0.0:.2f}")
 
 
 def _notes(

@@ -111,7 +111,7 @@ class StackedEngine(Engine):
     def _advance(self, steps: int, sources: Sequence[int]) -> None:
         """Take steps of one batch size; ``sources``: whose examples each row sees."""
         context, first = self.context, self._steps[sources[0]]
-        captured, drawn = self.in_training(sources), self._drawn(sources)
+        captured, drawn = self._in_training(sources), self._drawn(sources)
         if advance_captured(captured, steps, lambda: self._batches.take(drawn, steps)):
             self.took(steps)
             return
@@ -144,9 +144,8 @@ class StackedEngine(Engine):
                 self.techniques.after_step(steps_made)
         self.took(steps)
 
-    def in_training(self, sources: Sequence[int] | None = None) -> StackInTraining:
+    def _in_training(self, sources: Sequence[int]) -> StackInTraining:
         """The stack as captured steps need it; ``sources``: whose examples each row sees."""
-        rows = range(self.stack.width) if sources is None else sources
         return StackInTraining(
             stepper=self.stepper,
             update=self.update,
@@ -154,8 +153,8 @@ class StackedEngine(Engine):
             micro=self.micro,
             trials=self._rows,
             taken=self._steps,
-            first=self._steps[rows[0]],
-            indices=partial(self._batches.indices, self._drawn(rows)),
+            first=self._steps[sources[0]],
+            indices=partial(self._batches.indices, self._drawn(sources)),
         )
 
     def took(self, steps: int) -> None:

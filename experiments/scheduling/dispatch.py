@@ -6,7 +6,7 @@ Executors ask it for packs. Nothing here does I/O: what other drivers do comes i
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -162,10 +162,11 @@ class Dispatcher:
         """How often the trials of a pack have failed in a row."""
         return self._recovery.deaths(pack)
 
-    def is_out(self, pack: str) -> bool:
-        """Whether a worker has it."""
+    @property
+    def out(self) -> Set[str]:
+        """The packs that workers have."""
         with self._lock:
-            return pack in self._out
+            return frozenset(self._out)
 
     def shares_with(self, claimed: Iterable[str]) -> bool:
         """Whether other drivers train some of the ``claimed`` trials, or did at the last ``merge``:

@@ -22,14 +22,12 @@ X = np.log(SIZES)
 
 def truth(params: np.ndarray, tolerance: float) -> dict[str, float]:
     """The quantities by root finding on the curve itself (a = 1)."""
-    low, high = -30.0, 40.0
-    steps = float(log_steps(np.array([high]), params)[0])
-    examples = float(log_steps(np.array([low]), params)[0]) + low
-    over = np.log1p(tolerance)
+    steps = float(log_steps(np.array([40.0]), params)[0])
+    examples = float(log_steps(np.array([-30.0]), params)[0]) - 30
 
     def passes(x: float, *, of_examples: bool) -> float:
         y = float(log_steps(np.array([x]), params)[0])
-        return (y + x - examples if of_examples else y - steps) - over
+        return (y + x - examples if of_examples else y - steps) - np.log1p(tolerance)
 
     return {
         "perfect_scaling_until": np.exp(brentq(lambda x: passes(x, of_examples=True), -20, 25)),

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import Curve, TooFewBatchSizesError, curves, regimes
+from analysis import Curve, Interval, TooFewBatchSizesError, curves, regimes
 from analysis.fit.knee import log_steps, theta
+from analysis.fit.regimes import slope_text
 from results.errors import ResultsError
 from results.targets.target import Target
 
@@ -26,6 +27,10 @@ def exact(sizes: list[float], *params: float) -> np.ndarray:
 def noisy(sizes: list[float], *params: float, noise: float = 0.05, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
     return exact(sizes, *params) * np.exp(rng.normal(0, noise, len(sizes)))
+
+
+def test_a_slope_that_is_zero_but_for_rounding_has_no_sign() -> None:
+    assert slope_text(Interval(value=-1e-16, low=-0.25, high=0.0)) == "0.00 [-0.25, 0.00]"
 
 
 def test_an_exact_curve_is_read_exactly(plain_curve: Plain) -> None:

@@ -146,13 +146,13 @@ def test_it_is_withheld_where_the_least_is_not_of_a_random_search(
     (known,) = curves(trials, studies=studies)
     assert search_trend(known) is not None
     (unknown,) = curves(trials)
-    (adaptive,) = curves(trials.assign(search="points"), studies=studies)
+    (chosen,) = curves(trials.assign(search="points"), studies=studies)
     (tens,) = curves(search(n=24, keep=None), studies=studies, estimator="best_of_10")
     both = pd.concat([trials, search("adam", n=24, seed=1)])
     (merged,) = curves(both, by=["schedule"], studies=studies_of(both))
     (runs,) = curves(trials.assign(role="repeat", status="COMPLETE"), studies=studies)
     few = replace(known, points=known.points[:2])
-    for curve in (unknown, adaptive, tens, merged, runs, few):
+    for curve in (unknown, chosen, tens, merged, runs, few):
         assert search_trend(curve) is None
     assert search_trend(replace(known, points=known.points[:3])) is not None
     assert search_effect(known, None) is None

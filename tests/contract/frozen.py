@@ -16,6 +16,8 @@ from typing import Any
 import pandas as pd
 import typer
 
+from tests.analysis.reference import read
+
 FOLDER = Path(__file__).parent
 EACH = 6
 """Trials of each packaged experiment whose ids are held: some 200 in all."""
@@ -55,16 +57,8 @@ def ids(experiment: str, count: int) -> pd.DataFrame:
         plan = plans[place * len(plans) // count]
         row = place % plan.max_rows
         (trial,) = plan.trials(row, row + 1)
-        rows.append(
-            {
-                "experiment": experiment,
-                "study": plan.study.id,
-                "row": row,
-                "trial": trial.id,
-                "seed": trial.seed,
-            }
-        )
-    return pd.DataFrame(rows).astype(str)
+        rows.append((experiment, plan.study.id, row, trial.id, trial.seed))
+    return pd.DataFrame(rows, columns=["experiment", "study", "row", "trial", "seed"]).astype(str)
 
 
 def answer(name: str) -> pd.DataFrame:
@@ -76,10 +70,8 @@ def answer(name: str) -> pd.DataFrame:
     question, source, where = ANSWERS[name]
     query = Query(sources=[source], where=where)
     if question == "regimes":
-        text = regime_table.regimes(answers.regimes(query), "csv")
-    else:
-        text = technique_table.techniques(answers.techniques(query), "csv")
-    return read(text)
+        return read(regime_table.regimes(answers.regimes(query), "csv"))
+    return read(technique_table.techniques(answers.techniques(query), "csv"))
 
 
 def interface() -> dict[str, Any]:
@@ -89,12 +81,11 @@ def interface() -> dict[str, Any]:
     from experiments.config.compile import Experiment
     from results.schema import SCHEMAS
 
-    command = typer.main.get_command(app)
-    commands = getattr(command, "commands", {})
+    command: Any = typer.main.get_command(app)
     return {
         "commands": {
             name: sorted(option for each in given.params for option in each.opts)
-            for name, given in sorted(commands.items())
+            for name, given in sorted(command.commands.items())
         },
         "keys of an experiment file": sorted(Experiment.model_fields),
         "tables": {
@@ -108,11 +99,26 @@ def interface() -> dict[str, Any]:
     }
 
 
-def read(text: str) -> pd.DataFrame:
-    """CSV text, every cell as text."""
-    from tests.analysis.reference import read as of_text
+def values(frame: pd.DataFrame) -> pd.DataFrame:
+    """A row a value: JSON in a cell is taken apart, so that its numbers are compared as numbers."""
+    rows = []
+    for number, row in enumerate(frame.to_dict("records")):
+        for column, text in row.items():
+            rows += [(f"row {number}, {column}{at}", value) for at, value in _parts(text)]
+    return pd.DataFrame(rows, columns=["of", "value"])
 
-    return of_text(text)
+
+def _parts(text: str) -> Iterator[tuple[str, str]]:
+    try:
+        loaded = json.loads(text)
+    except ValueError:
+        loaded = None
+    if not isinstance(loaded, dict | list):
+        yield "", text
+        return
+    for key, value in loaded.items() if isinstance(loaded, dict) else enumerate(loaded):
+        written = value if isinstance(value, str) else json.dumps(value)
+        yield from ((f".{key}{at}", part) for at, part in _parts(written))
 
 
 def _frozen_ids() -> Iterator[pd.DataFrame]:
@@ -120,27 +126,18 @@ def _frozen_ids() -> Iterator[pd.DataFrame]:
 
     for name in experiments():
         try:
-            held = ids(name, EACH)
+            yield ids(name, EACH)
         except WorkloadError as error:
             print(f"{name}: not held, since {error}")
-            continue
-        if held.empty:
-            print(f"{name}: not held, since its text is that of this Python's standard library")
-        else:
-            yield held
-
-
-def _write(name: str, frame: pd.DataFrame) -> None:
-    frame.to_csv(FOLDER / name, index=False, lineterminator="\n")
 
 
 def main() -> None:
     """Write all files again."""
     text = json.dumps(interface(), indent=1, ensure_ascii=False)
     (FOLDER / "interface.json").write_text(text + "\n", encoding="utf-8")
-    _write("ids.csv", pd.concat(_frozen_ids()))
-    for name in ANSWERS:
-        _write(f"{name}.csv", answer(name))
+    frames = {"ids": pd.concat(_frozen_ids()), **{name: answer(name) for name in ANSWERS}}
+    for name, frame in frames.items():
+        frame.to_csv(FOLDER / f"{name}.csv", index=False, lineterminator="\n")
 
 
 if __name__ == "__main__":

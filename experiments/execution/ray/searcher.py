@@ -79,7 +79,7 @@ class PackSearcher(Searcher):
         if pack is None:
             return
         self._drain()
-        if self._dispatcher.is_out(pack):  # its worker ended without a message
+        if pack in self._dispatcher.out:  # its worker ended without a message
             failure = self._explain(trial_id, pack)
             self._dispatcher.receive(PackEnd(pack=pack, end="failed", failure=failure))
 

@@ -98,8 +98,6 @@ class RayTune:
         self._draining = threading.Lock()
         self._sharing = threading.Lock()
         self._shared: dict[str, tuple[int, ...]] = {}
-        self._sent: set[str] = set()
-        """The packs that workers have been given."""
         self._error: Exception | None = None
         self._out: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self._on_this_machine = session.single_machine
@@ -140,8 +138,7 @@ class RayTune:
                 "give the same command again",
             )
         self._start_actors()
-        sent, self._sent = self._sent, set()
-        for pack in sent:
+        for pack in dispatcher.out:
             self._claims.abandon(pack)
             dispatcher.receive(PackEnd(pack=pack, end="failed", failure=without_actor()))
 
@@ -269,7 +266,6 @@ class RayTune:
                 dispatcher.receive(message)
 
     def _send(self, job: Job) -> None:
-        self._sent.add(job.pack.id)
         ray.get(self._mailbox.put.remote(job))
 
     def _end_silent(self, stopped: float | None) -> None:
