@@ -1,8 +1,8 @@
-"""The slow tests in five parts: ``--slow-part`` runs one of them, and those that a change touches.
+"""The slow tests in ten parts: ``--slow-part`` runs one of them, and those that a change touches.
 
 A hash of its name puts a test into a part, and a day has one part. Changed files of the last 24
 hours touch the tests of a changed test file, and those whose file imports a changed helper of tests
-or a module from a folder where a source changed. At most a fifth of all slow tests is added so,
+or a module from a folder where a source changed. At most a tenth of all slow tests is added so,
 those of changed test files first: a change of every folder takes no longer than two parts.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-PARTS = 5
+PARTS = 10
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
