@@ -116,8 +116,6 @@ class Study:
     """How many times the space may be enlarged where the optimum sits on its edge."""
     repeats: int = 0
     """How many times the best configuration is trained again, with fresh seeds."""
-    refine: float | None = None
-    """Ratio of the finer grid on which the bracket of a hit is refined; ``None``: no refinement."""
     estimator: str = "minimum"
     """The estimator that represents a batch size in the analysis; recorded."""
     engine: str = "auto"
@@ -240,9 +238,6 @@ class Outcome:
     steps_to_target: int | None = None
     last_miss: int | None = None
     """Last evaluated step before ``steps_to_target`` (0 if it was the first)."""
-    refined_steps: int | None = None
-    """Steps to target on the finer grid, where the study refines."""
-    refined_last_miss: int | None = None
     train_seconds: float = 0.0
     evaluation_seconds: float = 0.0
     other_seconds: float = 0.0

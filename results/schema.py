@@ -64,7 +64,6 @@ _PLAN: dict[str, pa.DataType] = {
     "replicate": _COUNT,  # of a design's baseline: searches 0, 1 … of one study; null: 0
     "estimator": _TEXT,  # represents a batch size: minimum, best_of_10, median_of_searches
     "baseline_steps": _COUNT,  # to target, of which lengths are shares; null: of none, or unknown
-    "refine_ratio": _NUMBER,  # of the finer grid on which brackets are refined; null: off
     "engine": _TEXT,
     "layout": _TEXT,  # JSON
 }
@@ -121,8 +120,6 @@ _TRIALS: dict[str, pa.DataType] = {
     "last_miss": _NUMBER,
     "undecided_evaluations": _COUNT,  # that ended early and may have passed the target; null: none
     "relative_error": _NUMBER,  # of steps_to_target, where it was read off a figure; null: none
-    "refined_steps": _NUMBER,  # steps to target on the finer grid: another estimand
-    "refined_last_miss": _NUMBER,
     "acts_from": _TEXT,  # JSON: {part of the training algorithm: updates before it acts}, if any
     "steps_run": _COUNT,
     "examples_run": _COUNT,

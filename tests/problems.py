@@ -106,6 +106,18 @@ def outcomes(events: list[Any]) -> dict[str, Outcome]:
     return {e.trial: e for e in events if isinstance(e, Outcome)}
 
 
+def by_trial(events: list[Any]) -> dict[str, list[Any]]:
+    """The events of each trial, without clocks."""
+    found: dict[str, list[Any]] = {}
+    for e in events:
+        found.setdefault(e.trial, []).append(
+            (e.trial, e.status, e.stop_reason, e.steps_run, e.steps_to_target, e.last_miss)
+            if isinstance(e, Outcome)
+            else (e.trial, e.step, e.examples, dict(e.metrics))
+        )
+    return found
+
+
 def measurements(events: list[Any]) -> list[Measurement]:
     """The measurements among ``events``."""
     return [e for e in events if isinstance(e, Measurement)]

@@ -175,7 +175,7 @@ COLUMNS = (
     "revision",
     "batch_size", "fields", "metaparameters", "learning_rate", "momentum",
     "effective_learning_rate", "status", "stop_reason", "steps_to_target", "last_miss",
-    "undecided_evaluations", "relative_error", "refined_steps", "refined_last_miss", "acts_from",
+    "undecided_evaluations", "relative_error", "acts_from",
     "steps_run", "keep", "evaluation_ratio", "budget_steps", "batch_sizes", "example_unit",
     "tokens_per_example", "gradients_per_step", "error",
 )  # fmt: skip

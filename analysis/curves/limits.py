@@ -164,7 +164,4 @@ def within(trials: pd.DataFrame, limits: Sequence[Limit]) -> pd.DataFrame:
         settled = late & (numbers("last_miss") >= last)
         open_ = numbers("undecided_evaluations")
         changed["undecided_evaluations"] = np.where(settled, np.nan, open_)
-    for name in ("refined_steps", "refined_last_miss"):
-        if name in trials:
-            changed[name] = np.where(late, np.nan, numbers(name))
     return trials.assign(**changed)

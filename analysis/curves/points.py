@@ -60,10 +60,6 @@ class Point:
     relative_error: float | None = None
     """Of the steps as they were read off a figure; of several runs the root mean square, since
     what is wrong with the reading of a figure is much the same for each; None: they were not."""
-    refined: float | None = None
-    """The least steps to target on the finer grid, of the trials tied at the minimum: another
-    estimand, which nothing else here is compared with."""
-    refined_last_miss: float | None = None
     order_statistics: tuple[float, ...] = field(default=(), repr=False)
     """The middles of the brackets of X(1) … X(r), those that are exact, where the trials are one
     search of trials drawn alike; else none."""
@@ -274,13 +270,6 @@ def _of_best(runs: Runs, sample: OrderStatistics, over: Sequence[str]) -> dict[s
         for i in sample.hit[:BAR]
     ]
     fields["rates"] = tuple(rate for rate in rates if rate is not None)
-    # The least refined steps of the trials tied at X(1), where all of them were refined: the least
-    # may be any of theirs. Later brackets lie beyond.
-    tied = sample.hit[sample.steps == sample.steps[0]]
-    if np.isfinite(runs.refined[tied]).all():
-        first = tied[np.argmin(runs.refined[tied])]
-        fields["refined"] = float(runs.refined[first])
-        fields["refined_last_miss"] = number(runs.refined_last_miss[first])
     return fields
 
 
@@ -320,8 +309,6 @@ def tabulate(point: Point) -> dict[str, Any]:
         "high": finite(high),
         "minimum": point.minimum,
         "last_miss": point.last_miss,
-        "refined_steps": point.refined,
-        "refined_last_miss": point.refined_last_miss,
         "examples": point.examples,
         "trials": point.trials,
         "enlarged": point.enlarged,

@@ -80,9 +80,6 @@ class Runs:
     """The number of evaluations that ended early and may have passed the target."""
     relative_error: np.ndarray
     """Of the steps to target, where they were read off a figure."""
-    refined: np.ndarray
-    """Steps to target on the finer grid, and their last miss: another estimand."""
-    refined_last_miss: np.ndarray
     steps_run: np.ndarray
     index: np.ndarray
     enlargement: np.ndarray
@@ -110,8 +107,6 @@ class Runs:
             last_miss=numbers("last_miss"),
             undecided=np.nan_to_num(numbers("undecided_evaluations")),
             relative_error=numbers("relative_error"),
-            refined=numbers("refined_steps"),
-            refined_last_miss=numbers("refined_last_miss"),
             steps_run=numbers("steps_run"),
             index=numbers("index"),
             enlargement=np.nan_to_num(numbers("enlargement")),

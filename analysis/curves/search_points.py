@@ -320,9 +320,4 @@ def _point_notes(points: Sequence[Point]) -> list[str]:
             f"searches like these would mostly miss the target at {sizes(rare)}, where few trials "
             "reached it"
         )
-    if any(point.refined is not None for point in points):
-        notes.append(
-            "brackets that were refined on a finer grid are in refined_steps: another estimand, in "
-            "no fit and no minimum"
-        )
     return notes

@@ -146,7 +146,6 @@ class Experiment(ExperimentFile):
             "target": [str(target) for target in self.targets],
             "keep": "off" if self.keep is None else self.keep,
             "method": self.search_method,
-            "refine": self.refine if self.refine_ratio else "off",
             "workers": self._layout.workers,
         }
         if self.files:
@@ -227,7 +226,6 @@ class Experiment(ExperimentFile):
             search_seed=self.seed,
             extend=0 if table_of else self.extend,
             repeats=self.repeats,
-            refine=self.refine_ratio,
             estimator=self.estimator,
             engine=self.engine,
             layout=self._layout,

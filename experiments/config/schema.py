@@ -6,8 +6,6 @@ Nothing here needs the workload, the optimizers or the schedules that the file n
 from __future__ import annotations
 
 import functools
-import math
-import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, Self
 
@@ -52,7 +50,6 @@ _MOST_TARGETS = 100
 _BEST_OF = 10
 _FROM, _RAMP = "from", "ramp"
 """Keys of ``batch_size`` where the batch size grows."""
-_PERCENT = re.compile(r"(\d+\.?\d*|\.\d+)\s*%")
 _LARGEST = 2**63 - 1
 Whole = Annotated[StrictInt, BeforeValidator(_whole), Field(ge=-_LARGEST, le=_LARGEST)]
 Count = Annotated[StrictInt, BeforeValidator(_whole), Field(ge=1, le=_LARGEST)]
@@ -96,8 +93,6 @@ class ExperimentFile(BaseModel):
     """How many times the space may be enlarged towards an edge that the optimum sits on."""
     repeats: Annotated[Number, Field(le=10_000)] = 0
     """How many times the best configurations are trained again, with fresh seeds."""
-    refine: Any = "off"
-    """A share, ``1%`` or ``0.01``: the distance of the evaluations that refine a hit's bracket."""
     estimator: Literal["minimum", "best_of_10", "median_of_searches"] = "minimum"
     """The estimator of a batch size in the analysis."""
     evaluation_ratio: Annotated[float, Field(strict=True, gt=1)] = 1.05
@@ -143,7 +138,7 @@ class ExperimentFile(BaseModel):
                 raise file.error(("files", i), *refused)
         file._check_method()
         file._check_estimator()
-        _ = file.refine_ratio, file.parsed_design
+        _ = file.parsed_design
         return file
 
     @property
@@ -222,30 +217,6 @@ class ExperimentFile(BaseModel):
             return "points"
         return self.method
 
-    @functools.cached_property
-    def refine_ratio(self) -> float | None:
-        """The ratio of the finer grid that ``refine: 1%`` (or ``0.01``) asks for; ``None``: off.
-
-        Raises:
-            ExperimentError: no share, or one that is not finer than the evaluations are.
-        """
-        if self.refine is None or self.refine is False or self.refine == "off":
-            return None
-        share = _share(self.refine)
-        if not math.isfinite(share) or share <= 0:
-            message = f"refine {self.refine!r} is not a share"
-            raise self.error(("refine",), message, "for example: refine: 1%, or off")
-        ratio = round(1 + share, 12)
-        if not 1 < ratio < self.evaluation_ratio:
-            raise self.error(
-                ("refine",),
-                f"refine {self.refine} is not finer than evaluation_ratio "
-                f"{self.evaluation_ratio:g}: evaluations are {self.evaluation_ratio - 1:.3g} apart "
-                "already",
-                "for example: refine: 1%",
-            )
-        return ratio
-
     def targets_or(self, default: str) -> tuple[Target, ...]:
         """The targets, easiest first, all of one metric; ``default`` if the file names none."""
         texts = self.target or (default,)
@@ -323,14 +294,6 @@ class ExperimentFile(BaseModel):
         if self.trials < _BEST_OF:
             message = f"estimator best_of_10 needs at least {_BEST_OF}: trials is {self.trials}"
             raise self.error(path, message, f"trials: {_BEST_OF} or more")
-
-
-def _share(value: Any) -> float:
-    """``1%`` or ``0.01`` as a number; NaN where it is neither."""
-    if isinstance(value, str):
-        match = _PERCENT.fullmatch(value.strip())
-        return float(match[1]) / 100 if match else math.nan
-    return float(value) if isinstance(value, (int, float)) and value is not True else math.nan
 
 
 _IN_GRID = ("batch_size", "optimizer")

@@ -143,8 +143,6 @@ def _retargeted(row: Mapping[str, Any], target: Target, steps: pd.Series | None)
         "steps_to_target": None,
         "last_miss": None,
         "undecided_evaluations": None if steps is None else steps["undecided_evaluations"] or None,
-        "refined_steps": None,  # they belong to the bracket of the other target
-        "refined_last_miss": None,
     }
     if steps is not None and not pd.isna(steps["steps_to_target"]):
         hit = {name: steps[name] for name in ("steps_to_target", "last_miss")}

@@ -42,7 +42,6 @@ def study_columns(study: Study, workload: Workload) -> dict[str, Any]:
         "tokens_per_example": workload.tokens_per_example,
         "fields": workload.fields_of_identity(stated=study.workload.fields),
         "trials_wanted": study.trials,
-        "refine_ratio": study.refine,
         "batch_sizes": _phases(study),
         **{name: getattr(study, name) for name in _OF_THE_STUDY},
     }

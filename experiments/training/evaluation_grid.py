@@ -38,15 +38,5 @@ def next_evaluation(step: int, ratio: float, budget_steps: int) -> int:
     return grid[min(bisect_right(grid, step), len(grid) - 1)]
 
 
-def bracket(last_miss: int, hit: int, ratio: float) -> tuple[int, ...]:
-    """Finer steps strictly between two evaluations: from ``last_miss``, each the last times
-    ``ratio``, and never closer than one step."""
-    steps, step = [], _following(last_miss, ratio)
-    while step < hit:
-        steps.append(step)
-        step = _following(step, ratio)
-    return tuple(steps)
-
-
 def _following(step: int, ratio: float) -> int:
     return max(step + 1, math.ceil(step * ratio))

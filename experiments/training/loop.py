@@ -8,8 +8,8 @@ How a trial is trained is read in four files, in this order:
 4. ``experiments/training/loop.py``: this file.
 
 Everything else watches the loop as an ``Observer``, or drives it from outside
-(``experiments/training/pack_training.py``): bracket refinement, paused trials, trials that join
-while others train, snapshots.
+(``experiments/training/pack_training.py``): paused trials, trials that join while others train,
+snapshots.
 """
 
 from __future__ import annotations
@@ -40,16 +40,8 @@ Event = Measurement | Outcome
 class Observer:
     """Acts on trials when they are evaluated. The loop does not know its observers."""
 
-    def takes(self, trial: str) -> bool:  # noqa: ARG002 - a hook
-        """Whether this observer has taken over a trial: then it is not measured, and no rule stops
-        it."""
-        return False
-
     def evaluated(self, evaluations: Sequence[Evaluation]) -> None:
-        """Called after the stopping rules, while trials that have ended are still in the engine.
-
-        An observer may give an evaluation an outcome, or take it back.
-        """
+        """Called after the stopping rules, while trials that have ended are still in the engine."""
 
 
 class TrainingLoop:
@@ -115,9 +107,8 @@ class TrainingLoop:
     def _evaluate(self) -> list[Event]:
         """Evaluate the trials that are due, and stop those that end."""
         evaluations = self._measure()
-        recorded = [e for e in evaluations if not self._taken(e.trial)]
-        measurements = [self._record(e) for e in recorded if e.finite]
-        for e in recorded:
+        measurements = [self._record(e) for e in evaluations if e.finite]
+        for e in evaluations:
             reasons = (rule.reason(e) for rule in self.rules)
             reason = next((r for r in reasons if r is not None), None)
             if reason is not None:
@@ -130,9 +121,6 @@ class TrainingLoop:
             for outcome in ended.values():
                 del self.progress[outcome.trial]
         return [*measurements, *ended.values()]
-
-    def _taken(self, trial: Trial) -> bool:
-        return any(observer.takes(trial.id) for observer in self.observers)
 
     def _measure(self) -> list[Evaluation]:
         trials, steps, target = list(self.engine.trials), self.engine.steps, self.study.targets[-1]

@@ -1,7 +1,7 @@
 """A pack in training: the training loop, and the features that a sweep needs besides.
 
-Trials join while others train, dominated trials are paused and go on elsewhere, brackets are
-refined, and the whole can be saved as a snapshot and continued from it.
+Trials join while others train, dominated trials are paused and go on elsewhere, and the whole can
+be saved as a snapshot and continued from it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from experiments.parallel import SOLO, Ranks
 from experiments.plan import Pack, Trial
 from experiments.training.clock import Clock
 from experiments.training.loop import Event, Observer, TrainingLoop
-from experiments.training.refinement import Refinement
 from experiments.training.snapshot import PausedTrial, Snapshot, fitting
 from experiments.training.stopping import Evaluation, StudyHits
 from experiments.training.study_context import StudyContext
@@ -58,8 +57,7 @@ class Training(Observer):
         self.engine = engine.kind
         self._engine: Engine = engine
         self._hits = StudyHits(pack.known, pack.study)
-        self._refinement = Refinement(engine, self._hits)
-        self._loop = TrainingLoop(engine, self._hits, clock, (self, self._refinement))
+        self._loop = TrainingLoop(engine, self._hits, clock, (self,))
         self._keep_weights = keep_weights
         self.final: dict[str, dict[str, torch.Tensor]] = {}
         self.paused: dict[str, bytes] = {}
@@ -75,7 +73,6 @@ class Training(Observer):
             self._engine.load(saved.state)
         self._loop.progress = saved.progress
         self._loop.step = max(self._engine.steps, default=0)
-        self._refinement.state = saved.refinement
         self._hits.restore(saved.hits, saved.least)
         clock = self._loop.clock
         clock.train, clock.evaluation, clock.before = saved.seconds
@@ -124,7 +121,6 @@ class Training(Observer):
         rows = [row for row, trial in enumerate(self._engine.trials) if trial.id in trials]
         for trial in set(self.active) - set(trials):
             del self._loop.progress[trial]
-            self._refinement.forget(trial)
         self._engine.keep(rows)
 
     def resume(self, paused: Mapping[str, bytes]) -> set[str]:
@@ -146,7 +142,6 @@ class Training(Observer):
                 self._engine.restore(row, beginning)
                 continue
             self._loop.progress[trial.id] = saved.progress
-            self._refinement.copy_misses({row: saved.progress})
             resumed.add(trial.id)
         self._loop.step = max(self._engine.steps, default=0)
         return resumed
@@ -175,7 +170,6 @@ class Training(Observer):
                 engine=self.engine,  # type: ignore[arg-type]
                 state=self._engine.state(),
                 progress={trial: self._loop.progress[trial] for trial in self.active},
-                refinement=self._refinement.state,
                 hits=self._hits.of_pack,
                 least=self._hits.least,
                 seconds=(clock.train, clock.evaluation, clock.total),

@@ -11,7 +11,6 @@ import torch
 
 from experiments.encoding import MalformedError, decode, encode, from_fields, to_fields
 from experiments.engines.base import gather
-from experiments.training.refinement import RefinementState
 from experiments.training.stopping import TrialProgress
 
 LARGEST_BYTES = 32 * 2**20
@@ -27,7 +26,6 @@ class Snapshot:
     """The engine's state of the trials in ``progress``."""
     progress: dict[str, TrialProgress]
     """Progress of the trials still training, in the engine's order."""
-    refinement: RefinementState
     hits: list[int]
     """Steps to target of the pack's own trials."""
     least: int
@@ -40,8 +38,7 @@ class Snapshot:
             UnencodableError: the state holds what cannot be kept.
         """
         progress = {trial: to_fields(each) for trial, each in self.progress.items()}
-        plain = {**to_fields(self), "progress": progress, "refinement": self.refinement.to_plain()}
-        return encode(plain)
+        return encode({**to_fields(self), "progress": progress})
 
     @classmethod
     def decode(cls, data: bytes, trials: Collection[str]) -> Snapshot:
@@ -55,8 +52,7 @@ class Snapshot:
         if not isinstance(progress, dict) or not progress or not progress.keys() <= set(trials):
             raise MalformedError("not a snapshot of these trials")
         read = {trial: from_fields(TrialProgress, each) for trial, each in progress.items()}
-        refinement = RefinementState.from_plain(content.get("refinement"), progress)
-        return from_fields(cls, {**content, "progress": read, "refinement": refinement})
+        return from_fields(cls, {**content, "progress": read})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ _COUNTS = {
     "steps_discarded": 0,
     **dict.fromkeys(("gradients_per_step", "baseline_steps"), 1),
     "replicate": 0,
-    **dict.fromkeys(("steps_to_target", "last_miss", "refined_steps", "refined_last_miss"), 0),
+    **dict.fromkeys(("steps_to_target", "last_miss"), 0),
     **dict.fromkeys(("undecided_evaluations", "relative_error"), 0),
     **dict.fromkeys(("train_seconds", "evaluation_seconds", "other_seconds"), 0),
 }

@@ -1,11 +1,10 @@
-"""Trials that were not drawn alike, and brackets that were refined: what is withheld."""
+"""Trials that were not drawn alike: what is withheld."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -50,31 +49,3 @@ def test_repeats_of_chosen_points_are_runs_alike(search: Make) -> None:
     (curve,) = curves(pd.concat([trials, again]))
     assert curve.points[0].repeats is not None
     assert curve.points[0].repeats.level == 0.9375
-
-
-def test_refined_steps_stand_in_columns_of_their_own(search: Make) -> None:
-    trials = search()
-    refined = (trials["last_miss"] + 2).where(trials["steps_to_target"].notna())
-    fine = trials.assign(refined_steps=refined, refined_last_miss=refined - 1)
-    (plain,), (curve,) = curves(trials), curves(fine)
-    for without, point in zip(plain.points, curve.points, strict=True):
-        assert (point.steps, point.last_miss) == (without.steps, without.last_miss)
-        assert point.middles == without.middles
-        assert point.refined == point.last_miss + 2  # type: ignore[operator]
-        assert point.refined_last_miss == point.last_miss + 1  # type: ignore[operator]
-    assert any("another estimand" in note for note in curve.notes)
-    assert plain.to_frame()["refined_steps"].isna().all()
-    assert curve.to_frame()["refined_steps"].notna().all()
-
-
-def test_of_trials_tied_at_the_minimum_all_must_be_refined(search: Make) -> None:
-    trials = search(sizes=(8,))
-    order = trials["steps_to_target"].sort_values().index
-    steps, miss = trials.loc[order[0], ["steps_to_target", "last_miss"]]
-    trials.loc[order[:2], ["steps_to_target", "last_miss"]] = [steps, miss]
-    trials["refined_steps"] = np.nan
-    trials.loc[order[0], "refined_steps"] = steps
-    assert curves(trials)[0].points[0].refined is None
-    trials.loc[order[1], "refined_steps"] = miss + 1
-    trials.loc[order[2], "refined_steps"] = 1.0  # of a later bracket: no look of the minimum's
-    assert curves(trials)[0].points[0].refined == miss + 1

@@ -44,7 +44,7 @@ def train(true: list[float], order: list[int], keep: int | None, pack: int) -> p
         for trial in active:
             rows[trial] = {"steps_run": BUDGET, "stop_reason": "budget"}
     reasons = [rows[i].get("stop_reason", "target") for i in range(len(true))]
-    absent = dict.fromkeys(("last_miss", "refined_steps", "refined_last_miss", "enlargement"))
+    absent = dict.fromkeys(("last_miss", "enlargement"))
     return pd.DataFrame(
         {
             "steps_to_target": [rows[i].get("steps_to_target", np.nan) for i in range(len(true))],

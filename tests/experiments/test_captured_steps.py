@@ -132,9 +132,9 @@ def test_studies_of_one_shape_share_their_recordings(monkeypatch: pytest.MonkeyP
 
 
 def test_a_pack_tells_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Evaluations, refined brackets, domination, the target: all that the loop does between."""
+    """Evaluations, domination, the target: all that the loop does between."""
     of = study(
-        workload="digits-mlp", optimizer="momentum", budget_steps=150, refine=1.01, keep=2,
+        workload="digits-mlp", optimizer="momentum", budget_steps=150, keep=2,
         target="validation_error < 0.08", batch_size=64,
     )  # fmt: skip
     replayed = told(train(of, trials(of, 6), "stacked"))

@@ -20,7 +20,7 @@ from tests.experiments.test_worker import QUICK, Line
 
 
 def whole_job(engine: str) -> Job:
-    of = problems.study(optimizer="momentum", budget_steps=120, keep=None, refine=1.01)
+    of = problems.study(optimizer="momentum", budget_steps=120, keep=None)
     trials = problems.trials(of, 5)
     return Job(
         pack=Pack(id="pack", study=of, trials=trials, engine=engine),  # type: ignore[arg-type]
@@ -39,7 +39,7 @@ def numbers(root: Path) -> tuple[Any, Any]:
     read = dataset.open(root)
     columns = ["trial", "step", "validation_error", "validation_cross_entropy"]
     points = read.measurements.sort_values(["trial", "step"])[columns].reset_index(drop=True)
-    ends = ["status", "stop_reason", "steps_to_target", "refined_steps", "steps_run"]
+    ends = ["status", "stop_reason", "steps_to_target", "last_miss", "steps_run"]
     return points, read.trials.set_index("trial").sort_index()[ends]
 
 

@@ -7,7 +7,7 @@ import json
 import math
 import pickle
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,7 @@ from experiments.encoding import (
     from_fields,
     to_fields,
 )
-from experiments.plan import Measurement, Outcome
-from experiments.training.refinement import BracketRefinement, RefinementState
+from experiments.plan import Measurement
 
 scalars = (
     st.none()
@@ -328,35 +327,8 @@ def test_a_field_of_another_type_is_refused(change: dict[str, Any]) -> None:
             from_fields(Point, other)
 
 
-def test_measurements_and_the_state_of_a_refinement() -> None:
-    outcome = Outcome(
-        trial="a", status="COMPLETE", stop_reason="target", steps_run=3, examples_run=24
-    )
-    bracket = BracketRefinement(
-        steps=(2, 3), hit=4, miss=1, outcome=outcome, state={"w": torch.ones(2)}
-    )
-    state = RefinementState(
-        misses={"b": {"weights": torch.arange(3.0)}},
-        brackets={"a": bracket, "b": replace(bracket, outcome=None, state=None)},
-        refined={"b": (4, 3)},
-    )
-    plain = state.to_plain()
-    read = RefinementState.from_plain(decode(encode(plain)), ["a", "b"])
-    assert same(read.to_plain(), plain)
-    assert (read.brackets["a"].outcome, read.brackets["b"].outcome) == (outcome, None)
+def test_measurements() -> None:
     point = Measurement(
         trial="a", step=1, examples=8, train_seconds=0.5, metrics={"e": math.inf, "f": 0.1}
     )
     assert from_fields(Measurement, decode(encode(to_fields(point)))) == point
-    bracket_of_a = plain["brackets"]["a"]
-    for wrong in (
-        None,
-        {**plain, "misses": None},
-        {**plain, "brackets": 1},
-        {**plain, "brackets": {"a": {**bracket_of_a, "hit": None}}},
-        {**plain, "brackets": {"a": {**bracket_of_a, "outcome": {"trial": "a"}}}},
-        {**plain, "refined": {"b": (4, "3")}},
-        {**plain, "refined": {"c": (4, 3)}},
-    ):
-        with pytest.raises(MalformedError):
-            RefinementState.from_plain(wrong, ["a", "b"])

@@ -8,7 +8,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.training.evaluation_grid import evaluation_steps
+from experiments.training.evaluation_grid import evaluation_steps, next_evaluation
 
 
 @given(ratio=st.floats(1.001, 2), budget=st.integers(1, 20_000))
@@ -26,6 +26,12 @@ def test_raising_the_budget_moves_no_look(ratio: float, budget: int, more: int) 
         evaluation_steps(ratio, budget + more)[: len(evaluation_steps(ratio, budget)) - 1]
         == evaluation_steps(ratio, budget)[:-1]
     )
+
+
+@given(ratio=st.floats(1.01, 2.0), budget=st.integers(1, 4000), step=st.integers(0, 3999))
+def test_the_next_look_is_the_grids(ratio: float, budget: int, step: int) -> None:
+    later = [look for look in evaluation_steps(ratio, budget) if look > step]
+    assert next_evaluation(step, ratio, budget) == (later[0] if later else budget)
 
 
 def test_about_one_look_every_five_percent() -> None:

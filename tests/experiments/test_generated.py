@@ -14,8 +14,7 @@ from experiments.plan import Pack, WorkloadRef
 from experiments.training.batch_order import SequentialOrder
 from experiments.training.pack_training import Training
 from experiments.training.study_context import StudyContext
-from tests.experiments.test_refine import by_trial
-from tests.problems import engine, largest_difference, study, train, trials
+from tests.problems import by_trial, engine, largest_difference, study, train, trials
 
 KINDS = ["module", "stacked"]
 NAMES = ["teacher", "markov"]

@@ -33,7 +33,6 @@ from tests.experiments.user_layouts import LAYOUTS
 from tests.forked import METHOD
 from tests.problems import engine, largest_difference, outcomes, study, trials
 
-WALKED = "validation_error < 0.07"
 TINY_TRANSFORMER = {
     "layers": 1, "width": 8, "heads": 2, "context": 5, "dropout": 0.1, "validation_tokens": 200,
 }  # fmt: skip
@@ -161,12 +160,10 @@ def check_against_one_worker(jobs, folder: Path, monkeypatch: pytest.MonkeyPatch
         alone = [event for part in training.run() for event in part]
         together, weights = torch.load(folder / f"{number}.pt", weights_only=False)
         ends = [
-            {t: (o.status, o.steps_to_target, o.refined_steps) for t, o in outcomes(e).items()}
+            {t: (o.status, o.steps_to_target) for t, o in outcomes(e).items()}
             for e in (alone, together)
         ]
         assert ends[0] == ends[1]
-        if of.refine is not None:
-            assert any(refined is not None for *_, refined in ends[0].values())
         for a, b in zip(alone, together, strict=True):
             if hasattr(a, "metrics"):
                 assert a.metrics["validation_cross_entropy"] == pytest.approx(
@@ -198,9 +195,6 @@ def test_two_workers_give_what_one_gives(own, tmp_path: Path, monkeypatch) -> No
         jobs.append((text, trials(text, 2), kind))
         clipped = study(precision="float64", technique={"clip": 0.05, "ema": 0.5}, budget_steps=15)
         jobs.append((clipped, trials(clipped, 2), kind))
-        walks = study(precision="float64", optimizer="adam", budget_steps=60, refine=1.001)
-        walks = replace(walks, evaluation_ratio=1.6, targets=(Target.parse(WALKED),))
-        jobs.append((walks, trials(walks, 3, learning_rate=0.1), kind))
     normed = study(
         workload=own("Normed"),
         precision="float64",
@@ -226,7 +220,7 @@ def test_a_layout_of_a_users_file_gives_what_one_worker_gives(
     """Data ranks that add gradients in another way, and model ranks that share a layer."""
     jobs = []
     for spec, kind in (("Gathered", "module"), ("Gathered", "stacked"), ("Split", "module")):
-        of = layout(spec, precision="float64", batch_size=63, budget_steps=60, refine=1.001)
+        of = layout(spec, precision="float64", batch_size=63, budget_steps=60)
         of = replace(of, evaluation_ratio=1.6, targets=(Target.parse("validation_error < 0.2"),))
         jobs.append((of, trials(of, 3, learning_rate=0.5), kind))
     check_against_one_worker(jobs, tmp_path, monkeypatch)

@@ -292,8 +292,8 @@ def test_an_easier_target_is_decided_first() -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"evaluate": "full"}, {"stop_at_target": False}, {"refine": 1.01}],
-    ids=["full", "trains on", "refined"],
+    [{"evaluate": "full"}, {"stop_at_target": False}],
+    ids=["full", "trains on"],
 )
 def test_where_whole_splits_are_evaluated(changes: dict[str, object]) -> None:
     of = case("text", **changes)

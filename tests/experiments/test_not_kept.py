@@ -18,7 +18,7 @@ from experiments.plan import Pack
 from experiments.scheduling.events import Event, Note, PackStarted
 from experiments.training.pack_training import Training
 from tests import problems
-from tests.experiments.test_paused_trials import by_trial, coarse, ends, job, looks, run, some_of
+from tests.experiments.test_paused_trials import coarse, ends, job, looks, run, some_of
 from tests.experiments.test_untrusted_files import StopsAfter
 from tests.experiments.test_worker import Line
 from tests.marks import quick
@@ -113,4 +113,4 @@ def test_trials_that_cannot_be_set_aside_end_as_ever(tmp_path: Path, engine: Kin
     assert len(cut) > 1
     plain = [event for part in Training(pack).run() for event in part]
     assert problems.measurements(events) != []
-    assert by_trial(events) == by_trial(plain)
+    assert problems.by_trial(events) == problems.by_trial(plain)

@@ -90,7 +90,7 @@ def test_the_bits_do_not_depend_on_the_processes(workers, count: int, part: slic
     assert equal(batches(ahead, range(9), part), expected)
     assert equal(batches(ahead, range(4, 7), part), expected[4:7]), "from another step on"
     order = BatchOrder(5, 40, 16)
-    for step in (0, 1, 5, 6, 2, 3):  # a trial goes back and on, as a refined one does
+    for step in (0, 1, 5, 6, 2, 3):  # a trial goes back and on
         assert equal([list(ahead.training(order, part, 5, step))[:2]], [expected[step]])
     if part.stop > part.start:
         readers = ahead.training(order, part, 5, 4)[2]

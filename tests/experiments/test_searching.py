@@ -31,30 +31,18 @@ def experiment(more: str = "") -> Any:
 def test_defaults():
     study = experiment().plans()[0].study
     assert (study.search, study.extend, study.repeats) == ("sobol", 0, 0)
-    assert (study.refine, study.estimator) == (None, "minimum")
+    assert study.estimator == "minimum"
 
 
 def test_all_of_them_reach_the_study_and_come_back():
-    of = experiment(
-        "method: random\nextend: 2\nrepeats: 5\nrefine: 1%\nestimator: best_of_10\nkeep: 10\n"
-    )
+    of = experiment("method: random\nextend: 2\nrepeats: 5\nestimator: best_of_10\nkeep: 10\n")
     study = of.plans()[0].study
     assert (study.search, study.extend, study.repeats) == ("random", 2, 5)
-    assert (study.refine, study.estimator) == (1.01, "best_of_10")
+    assert study.estimator == "best_of_10"
     again = parse(of.to_yaml())
     assert again.plans()[0].study == study
     assert again.to_yaml() == of.to_yaml()
     assert ids(again) == ids(of) != ids(experiment())
-
-
-@pytest.mark.parametrize(
-    ("said", "ratio"),
-    [("1%", 1.01), ("0.5 %", 1.005), ("0.01", 1.01), ("1e-3", 1.001), ("off", None), ("", None)],
-)
-def test_refine(said, ratio):
-    of = experiment(f"refine: {said}\n")
-    assert of.plans()[0].study.refine == ratio
-    assert parse(of.to_yaml()).plans()[0].study.refine == ratio
 
 
 def test_what_draws_the_points_does_not_change_the_study():
@@ -136,9 +124,9 @@ def test_said_in_python():
     given = {"workload": "digits-mlp", "optimizer": "sgd", "batch_size": 8}
     picked = from_keywords(**given, points=[{"learning_rate": 0.1}, {"learning_rate": 0.2}])
     assert [t.metaparameters["learning_rate"] for t in picked.plans()[0].trials(0, 9)] == [0.1, 0.2]
-    drawn = from_keywords(**given, method="random", extend=1, repeats=3, refine=0.01)
+    drawn = from_keywords(**given, method="random", extend=1, repeats=3)
     study = drawn.plans()[0].study
-    assert (study.search, study.extend, study.repeats, study.refine) == ("random", 1, 3, 1.01)
+    assert (study.search, study.extend, study.repeats) == ("random", 1, 3)
 
 
 def complaint(tmp_path, more: str) -> tuple[str, str]:
@@ -167,16 +155,6 @@ def complaint(tmp_path, more: str) -> tuple[str, str]:
         (f"extend: 1\n{POINTS}", "extend cannot be used with method points", "widen"),
         ("repeats: -2", "my.yaml:5: repeats must be at least 0, not -2", "fresh seeds"),
         ("repeats: some", "my.yaml:5: repeats must be a whole number, not 'some'", ""),
-        ("refine: 5%", "my.yaml:5: refine 5% is not finer than evaluation_ratio 1.05", "1%"),
-        ("refine: 1.01", "my.yaml:5: refine 1.01 is not finer than evaluation_ratio 1.05", ""),
-        ("refine: 1%\nevaluation_ratio: 1.005", "my.yaml:5: refine 1% is not finer", ""),
-        ("refine: 0", "my.yaml:5: refine 0 is not a share", "1%, or off"),
-        ("refine: -1%", "my.yaml:5: refine '-1%' is not a share", ""),
-        ("refine: fine", "my.yaml:5: refine 'fine' is not a share", ""),
-        ("refine: true", "my.yaml:5: refine True is not a share", ""),
-        ("refine: [1%]", "my.yaml:5: refine ['1%'] is not a share", ""),
-        ("refine: .inf", "my.yaml:5: refine inf is not a share", ""),
-        ("refine: 1e-15", "my.yaml:5: refine 1e-15 is not finer", ""),
         (
             "estimator: median",
             "my.yaml:5: estimator 'median' is not one of 'minimum', 'best_of_10' or 'median_of_",

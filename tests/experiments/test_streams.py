@@ -20,9 +20,16 @@ from experiments.training.streams import ExampleStream
 from experiments.training.study_context import StudyContext
 from tests.experiments.stream_workloads import ENDLESS, EVERY, FILE
 from tests.experiments.test_layouts import check_against_one_worker
-from tests.experiments.test_refine import by_trial
 from tests.marks import quick
-from tests.problems import TinyData, engine, largest_difference, study, train, trials
+from tests.problems import (
+    TinyData,
+    by_trial,
+    engine,
+    largest_difference,
+    study,
+    train,
+    trials,
+)
 from workloads import WorkloadError
 
 KINDS = ["module", "stacked"]
@@ -170,12 +177,11 @@ def test_a_restored_trial_continues_bit_for_bit(ref, name: str, kind: str) -> No
 
 
 @pytest.mark.parametrize(("name", "kind"), EITHER)
-def test_snapshots_pauses_and_refinement_change_nothing(ref, name: str, kind: Any) -> None:
+def test_snapshots_and_pauses_change_nothing(ref, name: str, kind: Any) -> None:
     """A pack that is killed and continued at every evaluation gives the same numbers."""
     of = stream_study(
-        ref(name), optimizer="adam", target="validation_error < 0.3",
-        evaluation_ratio=1.4, refine=1.02,
-    )  # fmt: skip
+        ref(name), optimizer="adam", target="validation_error < 0.3", evaluation_ratio=1.4
+    )
     rows = trials(of, 3, learning_rate=0.05)
     pack = Pack(id="pack", study=of, trials=rows, engine=kind)
     training, events = Training(pack), []

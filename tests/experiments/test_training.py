@@ -26,7 +26,7 @@ def test_how_a_trial_is_trained_is_read_in_one_sitting() -> None:
     assert files[-1] == Path(loop.__file__)
     assert sum(len(file.read_text().splitlines()) for file in files) <= 660
     imports = [line for f in files for line in f.read_text().splitlines() if "import" in line]
-    for other in ("refinement", "pack_training", "snapshot"):
+    for other in ("pack_training", "snapshot"):
         assert not any(other in line for line in imports)
 
 

@@ -38,7 +38,6 @@ EXPERIMENTS = {
     "momentum: {linear: [-1.7e308, 1.7e308]}}",
     "a range of whole numbers beyond 64 bits": GOOD
     + "search: {warmup_steps: {integer: [1, 1e30]}}",
-    "a share that is a huge integer": f"{GOOD}refine: {'9' * 350}",
     "a budget with an exponent of nine digits": GOOD.replace("20 steps", "1e999999999 steps"),
     "a budget with a negative exponent": GOOD.replace("20 steps", "1e-999999999 steps"),
     "a budget of 10^18 steps": GOOD.replace("20 steps", "1e18 steps"),

@@ -35,7 +35,6 @@ def parts_of(context: StudyContext) -> SplitParts | None:
     divided = (
         study.evaluate == "auto"
         and study.stop_at_target
-        and study.refine is None
         and len(context.evaluated) == 1
         and not context.workload.measures_split
         and not split.iterable
