@@ -174,8 +174,6 @@ class Trial:
     id: str
     index: int
     """Row of the study's search table."""
-    search_seed: int = 0
-    """The seed of that table: the experiment's."""
     enlargement: int = 0
     """How many times the space had been enlarged when the row was drawn."""
     seed: int

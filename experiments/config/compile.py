@@ -233,7 +233,6 @@ class Experiment(ExperimentFile):
         )
         return StudyPlan(
             study=study,
-            seed=self.seed,
             identity=described,
             space=combination.space,
             fixed=combination.fixed,

@@ -17,6 +17,7 @@ import workloads
 from experiments import identity, optimizers, schedules
 from experiments.factors.rule import Rule
 from experiments.identity import TrialIds
+from experiments.optimizers import Optimizer
 from experiments.plan import REPEATS_FROM, Role, Study, Trial, Value
 from experiments.schedules import Schedule
 from experiments.search import DRAWN_AT_MOST, METHODS, Table, max_rows, table
@@ -39,8 +40,6 @@ class StudyPlan:
     """A study and the table that its trials are rows of."""
 
     study: Study
-    seed: int
-    """The experiment's seed."""
     identity: Mapping[str, Any]
     """What the study's id hashes (``experiments.identity.study_identity``)."""
     space: Box
@@ -82,12 +81,9 @@ class StudyPlan:
             for name, dimension in space.items()
         }
         if self.rule is not None:
-            optimizer = optimizers.get(self.study.optimizer, self.study.workload.base)
             size, tokens = self.study.batch_size, self.tokens_per_example
-            fixed, effective = (
-                {**optimizer.defaults, **self.fixed},
-                optimizer.effective_learning_rate,
-            )
+            fixed = {**self.optimizer.defaults, **self.fixed}
+            effective = self.optimizer.effective_learning_rate
             ranges = self.rule.ranges(ranges, size, fixed, tokens, effective)
         return {name: dimension.notation() for name, dimension in ranges.items()}
 
@@ -164,10 +160,9 @@ class StudyPlan:
         schedule = self.schedule
         values = {**self.fixed, **row}
         if self.rule is not None:
-            optimizer = optimizers.get(self.study.optimizer, self.study.workload.base)
             size, tokens = self.study.batch_size, self.tokens_per_example
-            effective = optimizer.effective_learning_rate
-            values = self.rule.applied(values, size, optimizer.defaults, tokens, effective)
+            defaults, effective = self.optimizer.defaults, self.optimizer.effective_learning_rate
+            values = self.rule.applied(values, size, defaults, tokens, effective)
         timed = {n: v for n, v in values.items() if n in schedule.arguments}
         rest = {n: v for n, v in values.items() if n not in schedule.arguments}
         return dict(sorted({**rest, **self._resolve_lengths(timed)}.items()))
@@ -180,14 +175,20 @@ class StudyPlan:
         Args:
             point: the values in canonical form, if the caller has it.
         """
-        name = self._ids.id(point or identity.canonical(values), (self.seed, occurrence))
+        name = self._ids.id(
+            point or identity.canonical(values), (self.study.search_seed, occurrence)
+        )
         return Trial(
             id=name,
             index=index,
-            search_seed=self.seed,
-            seed=derive(self.seed, self.study.id, name),
+            seed=derive(self.study.search_seed, self.study.id, name),
             metaparameters=values,
         )
+
+    @functools.cached_property
+    def optimizer(self) -> Optimizer:
+        """The study's optimizer."""
+        return optimizers.get(self.study.optimizer, self.study.workload.base)
 
     @functools.cached_property
     def schedule(self) -> Schedule:
@@ -200,7 +201,8 @@ class StudyPlan:
 
     @functools.cached_property
     def _table(self) -> Table:
-        study, seed = self.study, derive(self.seed, self.table_of or self.study.id, "search")
+        study = self.study
+        seed = derive(study.search_seed, self.table_of or study.id, "search")
         return table(study.search, self.space, seed, study.trials, self.points)
 
     @functools.cached_property
@@ -273,8 +275,7 @@ def enlarge(
 
 def _extended(plan: StudyPlan, name: str, dimension: Dimension, side: Side) -> Dimension | None:
     whole = dimension.scale == "integer"
-    of_optimizer = optimizers.get(plan.study.optimizer, plan.study.workload.base).domains
-    domains = {**of_optimizer, **plan.schedule.domains}
+    domains = {**plan.optimizer.domains, **plan.schedule.domains}
     domain = domain_of(name, dimension.bounds[0], domains, whole=whole)
     grown = dimension.extended(side, domain)
     return grown if grown is not None and _allowed(plan, name, grown) else None
@@ -282,9 +283,8 @@ def _extended(plan: StudyPlan, name: str, dimension: Dimension, side: Side) -> D
 
 def _allowed(plan: StudyPlan, name: str, grown: Dimension) -> bool:
     """Whether the workload takes both ends, where ``name`` is a field of it."""
-    study, ref = plan.study, plan.study.workload
-    optimizer = optimizers.get(study.optimizer, ref.base)
-    if name in optimizer.arguments | plan.schedule.arguments:
+    ref = plan.study.workload
+    if name in plan.optimizer.arguments | plan.schedule.arguments:
         return True
     try:
         for end in grown.bounds:
@@ -303,7 +303,7 @@ def _outside(
 ) -> Iterator[Mapping[str, Value]]:
     """The first ``count`` rows of the box's own table that do not lie in ``inner``."""
     study = plan.study
-    seed = derive(plan.seed, study.id, "enlarge", number)
+    seed = derive(study.search_seed, study.id, "enlarge", number)
     drawn, start = table(study.search, box, seed, study.trials), 0
     while count:
         for row in drawn.rows(start, start + study.trials):

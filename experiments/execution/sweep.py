@@ -366,7 +366,7 @@ class _Sweep:
             left += sum(plan.study.trials for plan in self.waiting)
         known = [each for state in self.states for each in state.recorded()]
         held = set(self.store.trials(columns=["trial"])["trial"]) if known else set()
-        records = [record for trial, record in known if trial in held]
+        records = [record for trial, record in known if trial.id in held]
         return Summary(
             experiment=self.experiment.name,
             location=self.location,

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from experiments.plan import Study, Trial
+from experiments.plan import Study
 from experiments.records.recorded import of_trials
 from experiments.scheduling.study_state import StudyState
 from results.counts import agreeing, count
@@ -160,7 +160,7 @@ def adopt(store: Store, states: Sequence[StudyState]) -> int:
     shared = {
         trial.id: (state, trial.index)
         for state in states
-        for trial in _recorded(state)
+        for trial, _ in state.recorded()
         if state.study.search_id not in state.searches_of(trial.id) and not state.need(trial.id)
     }
     if not shared:
@@ -210,13 +210,8 @@ def of_other_searches(state: StudyState) -> int:
     others = [trial for trial in state.records if trial not in state]
     if not others:
         return 0
-    drawn = {trial.id for trial in (*_recorded(state), *state.foreseen())}
+    drawn = {trial.id for trial, _ in state.recorded()} | {t.id for t in state.foreseen()}
     return sum(
         trial not in drawn and state.study.search_id not in state.searches_of(trial)
         for trial in others
     )
-
-
-def _recorded(state: StudyState) -> list[Trial]:
-    """The recorded trials among those that the search has drawn, its repeats too."""
-    return [trial for trial in (*state.drawn(), *state.repeats()) if trial.id in state.records]

@@ -79,6 +79,6 @@ def _plans(text: str, name: str, version: str, rows: pd.DataFrame) -> Mapping[st
 
 def _other(plan: StudyPlan, trial: str, index: float, search: str, seed: float) -> bool:
     """Whether a row of this plan's search is another trial."""
-    if plan.study.search_id != search or plan.seed != seed:
+    if plan.study.search_id != search or plan.study.search_seed != seed:
         return False
     return not 0 <= index < plan.max_rows or plan.trial(int(index)).id != trial

@@ -66,7 +66,7 @@ def planned(
                 "targets": [str(target) for target in study.targets],
                 "search_space": plan.search_space,
                 "search_id": study.search_id,
-                "search_seed": plan.seed,
+                "search_seed": study.search_seed,
                 "dimensions": len(plan.space),
                 "repeats": study.repeats or None,
                 "baseline": list(plan.baseline) or None,

@@ -80,7 +80,7 @@ def trial_row(
         "index": trial.index,
         "seed": trial.seed,
         "search_id": study.search_id,
-        "search_seed": trial.search_seed,
+        "search_seed": study.search_seed,
         "other_searches": dict(trial.other_searches) or None,
         "enlargement": trial.enlargement,
         "role": trial.role,

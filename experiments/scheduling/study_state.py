@@ -175,11 +175,11 @@ class StudyState:
         """A recorded trial belongs to a further search."""
         self.searches[trial] = {**self.searches.get(trial, {}), search: index}
 
-    def recorded(self) -> Iterator[tuple[str, Record]]:
-        """The records of the present search's trials, its repeats too."""
+    def recorded(self) -> Iterator[tuple[Trial, Record]]:
+        """The recorded trials among those that the search has drawn, its repeats too."""
         for trial in (*self.drawn(), *self.repeats()):
             if trial.id in self.records:
-                yield trial.id, self.records[trial.id]
+                yield trial, self.records[trial.id]
 
     def foreseen(self) -> Sequence[Trial]:
         """All rows that the search may draw."""
@@ -243,7 +243,7 @@ class StudyState:
         done = [
             record
             for trial, record in self.recorded()
-            if record.stop_reason == "dominated" or not self.need(trial)
+            if record.stop_reason == "dominated" or not self.need(trial.id)
         ]
         return StudyPlanned(
             study=self.study.id,

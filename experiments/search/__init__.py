@@ -15,7 +15,7 @@ import pkgutil
 from collections.abc import Mapping, Sequence
 
 from experiments.plan import Value
-from experiments.search.base import Request, Row, Space, Table
+from experiments.search.base import Row, Space, Table
 
 __all__ = [
     "DRAWN_AT_MOST",
@@ -54,5 +54,5 @@ def table(
     trials: int,
     points: Sequence[Mapping[str, Value]] = (),
 ) -> Table:
-    """The table of ``method``; the other arguments are those of ``Request``."""
-    return METHODS[method](Request(space=space, seed=seed, trials=trials, points=points))
+    """The table of ``method``; the other arguments are those of ``Table``."""
+    return METHODS[method](space, seed, trials, points)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from experiments.plan import Value
@@ -13,19 +12,6 @@ from experiments.search.space import Dimension
 Space = Mapping[str, Dimension]
 Row = dict[str, Value]
 """A value for each tuned metaparameter."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """All that determines a table."""
-
-    space: Space
-    seed: int
-    """63 bits, derived for the study."""
-    trials: int
-    """Number of trials wanted."""
-    points: Sequence[Mapping[str, Value]] = ()
-    """Rows chosen by hand, for method ``points``."""
 
 
 class Table(abc.ABC):
@@ -46,12 +32,22 @@ class Table(abc.ABC):
     finite: ClassVar[bool] = False
     """Whether the trials wanted are all its rows, so that none can replace an infeasible one."""
 
-    size: int | None = None
-    """How many rows there are; ``None``: without end."""
+    def __init__(
+        self, space: Space, seed: int, trials: int, points: Sequence[Mapping[str, Value]]
+    ) -> None:
+        """
+        Args:
+            seed: 63 bits, derived for the study.
+            trials: the number of trials wanted.
+            points: rows chosen by hand, for method ``points``.
+        """
+        self.space = dict(sorted(space.items()))
+        self.seed, self.trials, self.points = seed, trials, points
 
-    def __init__(self, request: Request) -> None:
-        self.space = dict(sorted(request.space.items()))
-        self.seed = request.seed
+    @property
+    def size(self) -> int | None:
+        """How many rows there are; ``None``: without end."""
+        return None
 
     @abc.abstractmethod
     def rows(self, start: int, stop: int) -> list[Row]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import math
 
-from experiments.search.base import Request, Row, Space, Table
+from experiments.plan import Value
+from experiments.search.base import Row, Space, Table
 from experiments.seeds import derive
 
 
@@ -41,11 +42,15 @@ class Grid(Table):
     finite = True
     rounds_up = True
 
-    def __init__(self, request: Request) -> None:
-        super().__init__(request)
-        counts = levels(self.space, request.trials)
-        self.levels = {name: self.space[name].levels(n) for name, n in counts.items()}
-        self.size: int = math.prod(map(len, self.levels.values()))
+    @functools.cached_property
+    def levels(self) -> dict[str, list[Value]]:
+        """The values of each dimension."""
+        counts = levels(self.space, self.trials)
+        return {name: self.space[name].levels(n) for name, n in counts.items()}
+
+    @property
+    def size(self) -> int:
+        return math.prod(map(len, self.levels.values()))
 
     def rows(self, start: int, stop: int) -> list[Row]:
         return [self._point(cell) for cell in self._order[start:stop]]

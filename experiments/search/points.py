@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.search.base import Request, Row, Table
+from experiments.search.base import Row, Table
 
 
 class Points(Table):
@@ -13,10 +13,9 @@ class Points(Table):
     alike = False
     not_enlargeable = "its points are chosen by hand"
 
-    def __init__(self, request: Request) -> None:
-        super().__init__(request)
-        self._points = [dict(point) for point in request.points]
-        self.size = len(self._points)
+    @property
+    def size(self) -> int:
+        return len(self.points)
 
     def rows(self, start: int, stop: int) -> list[Row]:
-        return [dict(point) for point in self._points[start:stop]]
+        return [dict(point) for point in self.points[start:stop]]

@@ -13,7 +13,7 @@ import functools
 
 import numpy as np
 
-from experiments.search.base import Request, Row, Table
+from experiments.search.base import Row, Table
 
 _FIRST_BLOCK = 64
 
@@ -22,10 +22,6 @@ class Sobol(Table):
     """The points of one scrambled sequence."""
 
     name = "sobol"
-
-    def __init__(self, request: Request) -> None:
-        super().__init__(request)
-        self._rows: list[Row] = []
 
     def rows(self, start: int, stop: int) -> list[Row]:
         if not self.space:
@@ -36,6 +32,11 @@ class Sobol(Table):
                 pairs = zip(self.space.items(), point, strict=True)
                 self._rows.append({name: dimension.value(u) for (name, dimension), u in pairs})
         return [dict(row) for row in self._rows[start:stop]]
+
+    @functools.cached_property
+    def _rows(self) -> list[Row]:
+        """The rows drawn so far."""
+        return []
 
     @functools.cached_property
     def _engine(self):  # type: ignore[no-untyped-def]

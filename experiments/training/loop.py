@@ -7,9 +7,8 @@ How a trial is trained is read in four files, in this order:
 3. ``experiments/training/stopping.py``: the progress of a trial, and when it stops;
 4. ``experiments/training/loop.py``: this file.
 
-Everything else watches the loop as an ``Observer``, or drives it from outside
-(``experiments/training/pack_training.py``): paused trials, trials that join while others train,
-snapshots.
+Everything else is outside of it (``experiments/training/pack_training.py``): paused trials, trials
+that join while others train, snapshots.
 """
 
 from __future__ import annotations
@@ -37,21 +36,20 @@ from results.targets.target import Target
 Event = Measurement | Outcome
 
 
-class Observer:
-    """Acts on trials when they are evaluated. The loop does not know its observers."""
-
-    def evaluated(self, evaluations: Sequence[Evaluation]) -> None:
-        """Called after the stopping rules, while trials that have ended are still in the engine."""
-
-
 class TrainingLoop:
     """Trains the trials of an engine until each has a reason to stop; others may join meanwhile."""
 
     def __init__(
-        self, engine: Engine, hits: StudyHits, clock: Clock, observers: Sequence[Observer]
+        self,
+        engine: Engine,
+        hits: StudyHits,
+        clock: Clock,
+        on_evaluated: Callable[[Sequence[Evaluation]], None],
     ) -> None:
+        """``on_evaluated`` is called after the stopping rules, while trials that have ended are
+        still in the engine."""
         self.engine, self.context = engine, engine.context
-        self.hits, self.clock, self.observers = hits, clock, observers
+        self.hits, self.clock, self.on_evaluated = hits, clock, on_evaluated
         self.evaluate = Evaluator(engine)
         self.study = self.context.study
         self.rules = stopping_rules(self.study, hits)
@@ -113,8 +111,7 @@ class TrainingLoop:
             reason = next((r for r in reasons if r is not None), None)
             if reason is not None:
                 e.outcome = self._outcome(e, reason)
-        for observer in self.observers:
-            observer.evaluated(evaluations)
+        self.on_evaluated(evaluations)
         ended = {e.row: e.outcome for e in evaluations if e.outcome is not None}
         if ended:
             self.engine.keep([i for i in range(len(self.engine.trials)) if i not in ended])

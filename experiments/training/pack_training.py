@@ -18,13 +18,13 @@ from experiments.engines.base import gather
 from experiments.parallel import SOLO, Ranks
 from experiments.plan import Pack, Trial
 from experiments.training.clock import Clock
-from experiments.training.loop import Event, Observer, TrainingLoop
+from experiments.training.loop import Event, TrainingLoop
 from experiments.training.snapshot import PausedTrial, Snapshot, fitting
 from experiments.training.stopping import Evaluation, StudyHits
 from experiments.training.study_context import StudyContext
 
 
-class Training(Observer):
+class Training:
     """Trains the trials of a pack until each has a reason to stop; others may join meanwhile."""
 
     def __init__(
@@ -56,8 +56,8 @@ class Training(Observer):
         engine = make_engine(saved.engine if saved else pack.engine, context, first)
         self.engine = engine.kind
         self._engine: Engine = engine
-        self._hits = StudyHits(pack.known, pack.study)
-        self._loop = TrainingLoop(engine, self._hits, clock, (self,))
+        self._hits = StudyHits(pack.known)
+        self._loop = TrainingLoop(engine, self._hits, clock, self._evaluated)
         self._keep_weights = keep_weights
         self.final: dict[str, dict[str, torch.Tensor]] = {}
         self.paused: dict[str, bytes] = {}
@@ -73,7 +73,7 @@ class Training(Observer):
             self._engine.load(saved.state)
         self._loop.progress = saved.progress
         self._loop.step = max(self._engine.steps, default=0)
-        self._hits.restore(saved.hits, saved.least)
+        self._hits.restore(saved.hits)
         clock = self._loop.clock
         clock.train, clock.evaluation, clock.before = saved.seconds
 
@@ -146,7 +146,7 @@ class Training(Observer):
         self._loop.step = max(self._engine.steps, default=0)
         return resumed
 
-    def evaluated(self, evaluations: Sequence[Evaluation]) -> None:
+    def _evaluated(self, evaluations: Sequence[Evaluation]) -> None:
         """Keep the weights of trials that end, and pause those that are dominated."""
         for e in evaluations:
             if e.outcome is not None and self._keep_weights:
@@ -171,7 +171,6 @@ class Training(Observer):
                 state=self._engine.state(),
                 progress={trial: self._loop.progress[trial] for trial in self.active},
                 hits=self._hits.of_pack,
-                least=self._hits.least,
                 seconds=(clock.train, clock.evaluation, clock.total),
             )
         )

@@ -28,7 +28,6 @@ class Snapshot:
     """Progress of the trials still training, in the engine's order."""
     hits: list[int]
     """Steps to target of the pack's own trials."""
-    least: int
     seconds: tuple[float, float, float]
     """Seconds of training, of evaluation, and in all."""
 

@@ -68,23 +68,19 @@ class Evaluation:
 class StudyHits:
     """Steps to target of a study's trials that this pack knows."""
 
-    def __init__(self, of_others: Sequence[int], study: Study) -> None:
+    def __init__(self, of_others: Sequence[int]) -> None:
         """``of_others``: steps to target of trials that other packs have finished."""
         self.steps = sorted(of_others)
-        self.least = self.steps[0] if self.steps else study.budget_steps
-        """No later hit is among the study's smallest; the budget before the first one."""
         self.of_pack: list[int] = []
 
     def add(self, steps: int) -> None:
         """Take in that another pack's trial has reached the target."""
         insort(self.steps, steps)
-        self.least = min(self.least, steps)
 
-    def restore(self, of_pack: Sequence[int], least: int) -> None:
+    def restore(self, of_pack: Sequence[int]) -> None:
         """Take in what the pack's snapshot has."""
         self.of_pack = list(of_pack)
         self.steps = sorted([*self.steps, *of_pack])
-        self.least = min(self.least, least)
 
     def add_of_pack(self, trial: Trial, steps: int) -> None:
         """Take in that a trial of this pack has reached the target; other roles are not counted."""

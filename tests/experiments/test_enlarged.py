@@ -31,8 +31,7 @@ SIDES = st.lists(
 
 def plan(space: Mapping[str, Dimension] = SPACE, **changes: Any) -> StudyPlan:
     return StudyPlan(
-        study=study(optimizer="momentum", **changes),
-        seed=3,
+        study=study(optimizer="momentum", search_seed=3, **changes),
         identity=identity.study_identity(
             workload={"name": "digits-softmax"},
             optimizer={"name": "momentum"},
