@@ -231,13 +231,13 @@ def _replicate_notes(points: Sequence[Point]) -> list[str]:
 
 
 def repeats_note(pairs: Sequence[tuple[float, Repeats]]) -> str | None:
-    """A sentence on the luck in the minima: each batch size's least steps against its repeats."""
+    """A sentence on the luck in the minima: each search's least steps against its repeats."""
     ratios = [each.median / least for least, each in pairs if each.median is not None]
     if not ratios:
         return None
     usual = float(np.median(ratios))
-    batch_sizes = count(len(ratios), "batch size")
-    spread = f"the median of {batch_sizes}, {min(ratios):.2f} to {max(ratios):.2f}"
+    many = count(len(ratios), "search")
+    spread = f"the median of {many}, {min(ratios):.2f} to {max(ratios):.2f}"
     missed = len(pairs) - len(ratios)
     return (
         f"trained again with fresh seeds, the best configuration takes {usual:.2f} times its "

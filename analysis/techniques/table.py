@@ -230,7 +230,8 @@ def _usual(data: FigureData) -> str:
     studies = data.studies if data.query.sources else pd.DataFrame()
     if "experiment_yaml" not in studies or not len(studies):
         return "holm"
-    files = studies["experiment_yaml"].astype(object)
+    # A study of another experiment may have the same id: its file says nothing of these curves.
+    files = studies["experiment_yaml"][studies["experiment"].isin(data.recorded["experiment"])]
     alone = files.map(lambda text: isinstance(text, str) and bool(_FACTORS_ALONE.search(text)))
     return "dunnett" if alone.all() else "holm"
 

@@ -124,7 +124,7 @@ def test_what_they_say_of_the_minima() -> None:
     pairs = [(100.0, Repeats(steps=(110.0, 120, 130))), (50.0, Repeats(steps=(50.0,)))]
     assert repeats_note(pairs) == (
         "trained again with fresh seeds, the best configuration takes 1.10 times its best trial's "
-        "steps (the median of 2 batch sizes, 1.00 to 1.20)"
+        "steps (the median of 2 searches, 1.00 to 1.20)"
     )
     lost = (9.0, Repeats(steps=(np.inf,)))
     assert str(repeats_note([*pairs, lost])).endswith("; at 1 it mostly misses the target")

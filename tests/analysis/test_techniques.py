@@ -200,7 +200,7 @@ def test_the_share_of_the_baseline_follows_from_both_intervals() -> None:
     ("where", "name"),
     [
         ("experiment = 'digits'", "holm"),
-        ("experiment = 'techniques-text' AND optimizer IN ('adam', 'adamw') AND schedule = "
+        ("experiment = 'techniques-digits' AND optimizer IN ('sgd', 'adam') AND schedule = "
          "'constant' AND technique LIKE '{_precision_:_float32_}'", "dunnett"),
     ],
 )  # fmt: skip
