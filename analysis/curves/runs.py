@@ -97,7 +97,6 @@ class Runs:
     def of(cls, trials: pd.DataFrame) -> Runs:
         """The columns of ``trials``, in their order."""
         numbers = partial(numeric, trials)
-        # Frames that were made before there was such a column.
         status, reason = (trials[name].to_numpy(object) for name in ("status", "stop_reason"))
         diverged = status == "INFEASIBLE"
         dominated = (status == "INCOMPLETE") & (reason == "dominated")
