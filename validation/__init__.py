@@ -12,5 +12,5 @@ keeps its counts in docs/truth/ and writes its section of the page (``page``) fr
 
 Shared modules: ``exact`` computes the quantities of any curve from their definitions, ``tally``
 counts what intervals cover, ``packaged`` has the packaged curves with their regimes, and
-``simulate`` draws knees. ``package_published`` and ``package_own`` make the packaged data.
+``simulate`` draws knees. ``package_own`` makes the packaged data of our own.
 """

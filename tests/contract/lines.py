@@ -35,15 +35,15 @@ PARTS = (
     Part(name="workloads", folders=("workloads",), ceiling=5_383, aim=3_900),
     Part(name="experiments", folders=("experiments",), ceiling=33_078, aim=22_000),
     Part(name="analysis", folders=("analysis",), ceiling=16_601, aim=9_500),
-    Part(name="results", folders=("results",), ceiling=9_808, aim=5_000),
+    Part(name="results", folders=("results",), ceiling=9_011, aim=5_000),
     Part(name="batchscale", folders=("batchscale",), ceiling=5_650, aim=3_400),
     Part(
-        name="validation, benchmarks, docs",
-        folders=("validation", "benchmarks", "docs"),
-        ceiling=10_207,
+        name="validation, benchmarks, docs, examples",
+        folders=("validation", "benchmarks", "docs", "examples"),
+        ceiling=10_082,
         aim=4_200,
     ),
-    Part(name="tests", folders=("tests",), ceiling=65_827, aim=36_000),
+    Part(name="tests", folders=("tests",), ceiling=65_345, aim=36_000),
 )
 
 
@@ -51,9 +51,9 @@ def main() -> None:
     """Print a row a part, and the sums."""
     rows = {part.name: (part.lines, part.ceiling, part.aim) for part in PARTS}
     all_lines, ceiling, aim = map(sum, zip(*rows.values(), strict=True))
-    print(f"{'part':30} {'lines':>8} {'ceiling':>8} {'aim':>8}")
+    print(f"{'part':40} {'lines':>8} {'ceiling':>8} {'aim':>8}")
     for name, numbers in {**rows, "all": (all_lines, ceiling, aim)}.items():
-        print(f"{name:30} " + " ".join(f"{number:8,}" for number in numbers))
+        print(f"{name:40} " + " ".join(f"{number:8,}" for number in numbers))
 
 
 if __name__ == "__main__":
