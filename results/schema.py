@@ -1,8 +1,8 @@
 """The columns of the four tables: the same full typed schema in every file of a table.
 
 Without one fixed schema pandas, pyarrow and DuckDB silently drop the columns that the first file
-happens to lack. Columns are only ever added (with a higher ``SCHEMA_VERSION``); one that a file lacks
-is null.
+happens to lack. Columns are only ever added (with a higher ``SCHEMA_VERSION``); one that a file
+lacks is null.
 
 Types: counts and steps are int64; a mean, a rate or a number of seconds is float64; text is
 UTF-8; values without a fixed shape are JSON text. ``steps_to_target`` and ``last_miss`` are
