@@ -77,6 +77,10 @@ class Tables:
         Raises:
             ResultsError: no such column.
         """
+        return rows.frame(self.measurement_rows(columns))
+
+    def measurement_rows(self, columns: Iterable[str] | None = None) -> pa.Table:
+        """As ``read_measurements``: a missing value is null there, and NaN a value."""
         wanted = columns_of("measurements", columns)
 
         def read() -> pa.Table:
@@ -85,7 +89,7 @@ class Tables:
             with reading(f"{self.root}/measurements"):
                 return rows.measurements(files, live, wanted)
 
-        return rows.frame(retrying(read))
+        return retrying(read)
 
     def measured(self, *, coded: Sequence[str] = ()) -> tuple[ds.Dataset, pa.Array]:
         """The measurements, not read yet, and for each trial row the commit that wrote its own.
