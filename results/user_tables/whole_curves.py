@@ -69,7 +69,7 @@ def whole_curves(file: TableFile, rows: pd.DataFrame) -> Memory:
     made = trials(
         file,
         first[["batch_size", *(name for name in known if name not in varies)]],
-        [f"run-{number}" for number in range(len(first))],
+        _names(first),
         [name for name in others if name not in varies and name not in metrics],
     )
     points = []
@@ -85,6 +85,8 @@ def whole_curves(file: TableFile, rows: pd.DataFrame) -> Memory:
         for step, *values in evaluations.to_numpy(float).tolist():
             pairs = zip(metrics, values, strict=True)
             evaluated = {name: value for name, value in pairs if not math.isnan(value)}
+            if not evaluated:
+                continue
             points.append(
                 {
                     **{key: trial[key] for key in ("experiment", "study", "trial", "run")},
@@ -95,6 +97,13 @@ def whole_curves(file: TableFile, rows: pd.DataFrame) -> Memory:
                 }
             )
     return memory(made, points)
+
+
+def _names(first: pd.DataFrame) -> list[str]:
+    """A name for each run, by a row of each: what the table calls it, where that is its own."""
+    if "run" in first and first["run"].is_unique:
+        return [*first["run"]]
+    return [f"run-{number}" for number in range(len(first))]
 
 
 def _reached(trial: Mapping[str, Any], evaluations: pd.DataFrame) -> dict[str, Any]:

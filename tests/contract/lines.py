@@ -35,7 +35,7 @@ PARTS = (
     Part(name="workloads", folders=("workloads",), ceiling=5_383, aim=3_900),
     Part(name="experiments", folders=("experiments",), ceiling=33_078, aim=22_000),
     Part(name="analysis", folders=("analysis",), ceiling=16_300, aim=9_500),
-    Part(name="results", folders=("results",), ceiling=8_692, aim=5_000),
+    Part(name="results", folders=("results",), ceiling=8_546, aim=5_000),
     Part(name="batchscale", folders=("batchscale",), ceiling=5_650, aim=3_400),
     Part(
         name="validation, benchmarks, docs, examples",
@@ -43,7 +43,7 @@ PARTS = (
         ceiling=9_769,
         aim=4_200,
     ),
-    Part(name="tests", folders=("tests",), ceiling=64_924, aim=36_000),
+    Part(name="tests", folders=("tests",), ceiling=64_949, aim=36_000),
 )
 
 

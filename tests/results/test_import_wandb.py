@@ -73,6 +73,23 @@ def test_wandb_one_file_of_several_runs(tmp_path: Path) -> None:
     assert results.open(tmp_path / "runs").trials.batch_size.tolist() == [8, 16]
 
 
+def test_wandb_rows_of_one_step_are_one_evaluation(tmp_path: Path) -> None:
+    """Several calls of log at one step: the last value of each metric counts."""
+    path = tmp_path / "run.csv"
+    path.write_text(
+        "_step,global_step,train/loss,val/loss,config.bs,config.steps\n"
+        "0,10,3,,8,99\n1,10,2.5,,8,99\n2,10,,2.6,8,99\n3,20,2,,8,99\n4,25,,,8,99\n"
+    )
+    IMPORTS.get("wandb")(path, tmp_path / "runs", step="global_step")
+    run = results.open(tmp_path / "runs")
+    assert run.measurements["step"].tolist() == [10, 20]
+    assert run.measurements["train_loss"].tolist() == [2.5, 2]
+    assert run.measurements["validation_loss"].fillna(0).tolist() == [2.6, 0]
+    (trial,) = run.trials.to_dict("records")
+    assert (trial["trial"], trial["steps_run"], trial["batch_size"]) == ("run-run", 25, 8)
+    assert json.loads(trial["fields"]) == {"config.steps": 99}
+
+
 @pytest.mark.parametrize("samples", [500, 1000, 100])
 def test_a_sampled_history_is_refused(tmp_path: Path, samples: int) -> None:
     path = tmp_path / "run.csv"
@@ -106,7 +123,7 @@ def test_complete_histories_are_not_refused(tmp_path: Path) -> None:
     [
         ({"_step": None}, "line 1: no column '_step'"),
         ({"_step": "x"}, "line 2: _step is 'x', not a number"),
-        ({"config.batch_size": 0}, "batch_size is 0.0, not a number"),
+        ({"config.batch_size": 0}, "line 2: batch_size is 0, but it must be at least 1"),
         ({"config.batch_size": "big"}, "batch_size is 'big', not a number"),
         ({"train/loss": None, "val/loss": None}, "line 1: no column of a metric"),
         ({"train/loss": "x"}, "line 2: train/loss is 'x', not a number"),
