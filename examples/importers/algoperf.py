@@ -41,7 +41,7 @@ def table(path: Path, targets: Mapping[str, str], sizes: Mapping[str, int]) -> p
     )
     if "submission" in theirs:
         ours["submission"] = theirs["submission"]
-    for name in theirs:
+    for name in map(str, theirs):
         split, _, metric = name.partition("/")
         if metric and metric != "num_examples":
             ours[f"{split}_{metric}"] = theirs[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -16,9 +17,9 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = results.open("published").sources.set_index("source")
 
 
-def rows(*names: str) -> list[dict[str, str]]:
+def rows(*names: str) -> list[dict[str, Any]]:
     columns = SOURCES.loc[[*names], ["citation", "licence", "address"]]
-    return columns.reset_index().to_dict("records")
+    return [{str(k): v for k, v in row.items()} for row in columns.reset_index().to_dict("records")]
 
 
 def test_our_own_and_the_protocol_are_those_of_the_citation_file() -> None:

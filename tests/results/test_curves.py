@@ -54,7 +54,11 @@ def test_columns_with_a_home_go_there_and_the_rest_to_fields(tmp_path: Path) -> 
 
 
 def test_a_column_target_counts_the_steps_of_whole_curves(tmp_path: Path) -> None:
-    rows = {8: [(0, 3.0), (100, 1.9)], 16: [(0, 3.0), (50, 2.0), (70, 1.8)], 32: [(0, 3), (9, 2)]}
+    rows: dict[int, list[tuple[int, float]]] = {
+        8: [(0, 3.0), (100, 1.9)],
+        16: [(0, 3.0), (50, 2.0), (70, 1.8)],
+        32: [(0, 3.0), (9, 2.0)],
+    }
     lines = [f"{b},{s},{v},a_loss < 2" for b, each in rows.items() for s, v in each]
     path = _file(tmp_path, "\n".join(["batch_size,step,a_loss,target", *lines]))
     run = results.open(path)
