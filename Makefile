@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 PROCESSES := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 8 ? n : 8)))
 RESULTS := $(or $(BATCHSCALE_RESULTS),results/runs)
-CODE := batchscale workloads experiments results analysis validation tests benchmarks docs
+CODE := batchscale workloads experiments results analysis validation tests benchmarks docs examples
 
 .PHONY: help install demo cluster-demo test test-all test-ci browser bench truth docs gallery lint lines clean
 

@@ -205,7 +205,7 @@ def take_in(
     for ``shallue``, which goes on where it stopped.
 
     Args:
-        kind: ``csv``, ``mlperf`` or ``shallue``: ``list("imports")``; ``file.py:Name`` or a
+        kind: ``csv``, ``wandb`` or ``shallue``: ``list("imports")``; ``file.py:Name`` or a
             function of your own (docs/published.md).
         path: a file or a folder.
         progress: of ``shallue``: called with what has been done so far.

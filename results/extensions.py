@@ -1,9 +1,8 @@
 """Importers and exporters: each is a file, and its function's signature has its options.
 
 The importer ``csv`` is the function ``import_csv`` of ``results/imports/csv.py``; the first line of
-that file describes it; ``step-law`` is ``step_law.py``. A user's is any function, which
-``batchscale`` finds as ``file.py:Name``. An option is a keyword-only parameter with a type and a
-description::
+that file describes it. A user's is any function, which ``batchscale`` finds as ``file.py:Name``. An
+option is a keyword-only parameter with a type and a description::
 
     def import_csv(path, results, *, name: Annotated[str | None, "The experiment's name."] = None):
 """

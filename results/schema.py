@@ -1,8 +1,8 @@
 """The columns of the four tables: the same full typed schema in every file of a table.
 
 Without one fixed schema pandas, pyarrow and DuckDB silently drop the columns that the first file
-happens to lack. Columns are only ever added (with a higher ``SCHEMA_VERSION``); a file of an older
-version reads as if the newer columns were null.
+happens to lack. Columns are only ever added (with a higher ``SCHEMA_VERSION``); one that a file
+lacks is null.
 
 Types: counts and steps are int64; a mean, a rate or a number of seconds is float64; text is
 UTF-8; values without a fixed shape are JSON text. ``steps_to_target`` and ``last_miss`` are
@@ -76,7 +76,7 @@ _METAPARAMETERS: dict[str, pa.DataType] = {
 }
 
 _COMMIT: dict[str, pa.DataType] = {
-    "revision": _COUNT,  # above that of all rows its writer had read; null: of before schema 9
+    "revision": _COUNT,  # above that of all rows its writer had read; null: none
     "time": _TIME,
 }
 
@@ -125,7 +125,6 @@ _TRIALS: dict[str, pa.DataType] = {
     "examples_run": _COUNT,
     "gradients_per_step": _COUNT,  # of the whole batch; null: 1
     "skipped_steps": _COUNT,  # steps without an update, whose gradient overflowed; null: unscaled
-    "steps_discarded": _COUNT,  # of rows before 2026-11-27: ahead of evaluations by a worker
     "train_seconds": _NUMBER,
     "evaluation_seconds": _NUMBER,
     "other_seconds": _NUMBER,

@@ -343,7 +343,7 @@ def _transferred(runs: Runs, rows: Rows) -> list[str]:
         return []
     return [
         "a rule gives the learning rate: each point is the best trial of its own study, which may "
-        "not be the point that is best at the base; plot rules has the steps of that one"
+        "not be the point that is best at the base"
     ]
 
 

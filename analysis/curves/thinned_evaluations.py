@@ -95,7 +95,7 @@ def every_second(trials: pd.DataFrame, measured: Evaluations) -> pd.DataFrame | 
         places = places[np.isin(steps[places], evaluated)]
         at = np.searchsorted(evaluated, steps[places])
         odd = at % 2 == 1
-        beyond = evaluated[-1] * evaluated[-1] / evaluated[-2]
+        beyond = evaluated[-1] * evaluated[-1] / (evaluated[-2] or evaluated[-1] / 2)
         grid = np.append(evaluated, np.ceil(beyond))
         steps[places] = grid[at + odd]
         misses[places] = np.where(at < 2, np.where(odd, evaluated[0], 0.0), grid[at - 2 + odd])

@@ -17,8 +17,6 @@ from results.counts import count, plural
 from results.errors import ResultsError, nearest
 
 EXAMPLES, SEQUENCES, TOKENS = UNITS = ("examples", "sequences", "tokens")
-RECORDED = "recorded_batch_size"
-"""The column of batch sizes in examples, beside those in tokens."""
 _COUNTS = ("batch_size", "train_examples", "examples_run")
 """Columns of examples that the analysis reads."""
 
@@ -91,8 +89,7 @@ def _times(trials: pd.DataFrame, tokens: pd.Series) -> pd.DataFrame:
         pairs = zip(trials["batch_sizes"], tokens.astype(int), strict=True)
         phases = [_phases(cell, each) for cell, each in pairs]
         plain["batch_sizes"] = pd.Series(phases, trials.index, dtype=object)
-    plain |= {RECORDED: trials["batch_size"], "example_unit": "token", "tokens_per_example": 1}
-    return trials.assign(**plain)
+    return trials.assign(**plain, example_unit="token", tokens_per_example=1)
 
 
 def _phases(cell: Any, tokens: int) -> Any:

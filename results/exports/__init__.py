@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from results.errors import ResultsError
 from results.storage.disk_errors import writing
@@ -61,23 +60,21 @@ class OutputFolder:
             raise ResultsError(
                 f"cannot export to {path}: it is a file", hint="name a new or empty folder"
             )
-        self.content = self._read()
-        if not self.content and os.path.isdir(self.path) and any(self.path.iterdir()):
+        if not self._is_marked() and os.path.isdir(self.path) and any(self.path.iterdir()):
             raise ResultsError(
                 f"{path} holds files that no export to {kind} has written; nothing was changed",
                 hint="name a new or empty folder",
             )
 
-    def mark(self, content: dict[str, Any]) -> None:
-        """Mark the folder as an export, with the data that the next export needs."""
-        self.content = {"export": self._kind, **content}
-        text = json.dumps(self.content, indent=1, sort_keys=True) + "\n"
+    def mark(self) -> None:
+        """Mark the folder as an export of this kind."""
         with writing(self.path):
+            text = json.dumps({"export": self._kind}) + "\n"
             write_file(str((self.path / MARK).absolute()), text.encode())
 
-    def _read(self) -> dict[str, Any]:
+    def _is_marked(self) -> bool:
         try:
             content = json.loads((self.path / MARK).read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            return {}
-        return content if isinstance(content, dict) and content.get("export") == self._kind else {}
+            return False
+        return isinstance(content, dict) and content.get("export") == self._kind

@@ -1,7 +1,7 @@
 """a TensorBoard run a trial, with its metaparameters for the HPARAMS tab
 
-A last run, at the root of the folder, has the columns of that tab. Measurements are read once and
-each run is written after its last evaluation, so that memory holds the evaluations of one trial.
+Memory holds the evaluations of one experiment. TensorBoard makes the columns of that tab itself, of
+what the runs have.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from results.errors import ResultsError, escaped
 from results.exports import Exported, OutputFolder, Progress
@@ -25,10 +26,8 @@ from results.schema import METRIC_COLUMNS, SPLITS
 from results.storage.dataset import retrying
 from results.storage.tables import Tables
 from results.storage.values import mapping
-from results.targets.trajectories import segments, trajectories
 
-_READ = ("step", "train_seconds", *METRIC_COLUMNS, "metrics")
-_ROWS = 2_000
+_READ = ("trial", "step", "train_seconds", *METRIC_COLUMNS, "metrics")
 _MANY = 1_000
 """Number of runs from which TensorBoard takes minutes to load."""
 STEPS = "steps_to_target"
@@ -62,124 +61,85 @@ def export_tensorboard(
             written.
     """
     folder = OutputFolder(output, "tensorboard")
-    results = results.with_trials(results.trial_rows)
-    return retrying(lambda: _Export(results, folder, progress).run())
-
-
-@dataclass
-class _Export:
-    """One pass over the measurements."""
-
-    results: Tables
-    folder: OutputFolder
-    progress: Progress | None
-    done: Exported = field(init=False)
-    tags: dict[str, None] = field(init=False)
-    """Tags of scalars, as a set that keeps its order."""
-    kinds: dict[str, str] = field(init=False)
-    """The kind of value that each name of the HPARAMS tab has."""
-
-    def __post_init__(self) -> None:
-        count = len(self.results.trial_rows)
-        output = str(self.folder.path)
-        notes = [f"TensorBoard is slow with so many runs ({count:,}); select some with --where"]
-        self.done = Exported(
-            output=output, trials=0, of=count, measurements=0, changed=0,
-            next=f"tensorboard --logdir {output}", notes=notes if count > _MANY else (),
-        )  # fmt: skip
-        self.rows = self.results.trial_rows.select(list(_COLUMNS))
-        self.tags = dict.fromkeys([STEPS, *self.folder.content.get("tags", [])])
-
-    def run(self) -> Exported:
-        counts = segments(self.results)
-        if not counts.any():
-            raise ResultsError(
-                f"{self.results.root} has no measurements of these trials: nothing to show by step"
-                if len(counts)
-                else f"{self.results.root} has no trials to export",
-                hint="a sweep writes measurements; points of published curves have none",
-            )
-        self.kinds = self._kinds()
-        self._mark()
-        for place, evaluations in trajectories(self.results, _READ, counts):
-            self._trial(place, evaluations)
-        nothing = pa.schema([]).empty_table()
-        for place in np.flatnonzero(counts == 0).tolist():
-            self._trial(place, nothing)
-        self._mark()
-        events.write(self.folder.path, 0.0, [events.columns(self.kinds, self.tags)])
-        return self.done
-
-    def _mark(self) -> None:
-        self.folder.mark({"names": self.kinds, "tags": list(self.tags)})
-
-    def _kinds(self) -> dict[str, str]:
-        """The kind of value of each name, including those of earlier exports."""
-        kinds: dict[str, str] = dict(self.folder.content.get("names", {}))
-        for batch in self.rows.to_batches(_ROWS):
-            for row in batch.to_pylist():
-                for name, value in hyperparameters(row).items():
-                    kind = events.kind_of(value)
-                    # Text holds the values of all kinds.
-                    kinds[name] = kind if kinds.setdefault(name, kind) == kind else "string"
-        return dict(sorted(kinds.items()))
-
-    def _trial(self, place: int, rows: pa.Table) -> None:
-        row = self.rows.slice(place, 1).to_pylist()[0]
-        path = self.folder.path / run_name(row)
-        time = row["time"]
-        written = time.timestamp() if isinstance(time, datetime) else 0.0
-        began, evaluations = _evaluations(rows, written)
-        new = events.write(path, began, self._events(row, began, evaluations))
-        self.done = replace(
-            self.done,
-            trials=self.done.trials + 1,
-            measurements=self.done.measurements + len(evaluations),
-            changed=self.done.changed + new,
+    rows = results.trial_rows
+    count = len(rows)
+    if not count or not retrying(lambda: results.measured()[0].count_rows()):
+        raise ResultsError(
+            f"{results.root} has no measurements of these trials: nothing to show by step"
+            if count
+            else f"{results.root} has no trials to export",
+            hint="a sweep writes measurements; points of published curves have none",
         )
-        if self.progress is not None:
-            self.progress(self.done)
+    folder.mark()
+    notes = [f"TensorBoard is slow with so many runs ({count:,}); select some with --where"]
+    done = Exported(
+        output=str(folder.path), trials=0, of=count, measurements=0, changed=0,
+        next=f"tensorboard --logdir {folder.path}", notes=notes if count > _MANY else (),
+    )  # fmt: skip
+    for experiment in pc.unique(rows["experiment"]):
+        part = results.with_trials(rows.filter(pc.equal(rows["experiment"], experiment)))
+        measured = _by_trial(part.measurement_rows(_READ))
+        for row in part.trial_rows.select(list(_COLUMNS)).to_pylist():
+            began, evaluations = _evaluations(measured.get(row["trial"]), row["time"])
+            path = folder.path / run_name(row)
+            new = events.write(path, began, _events(row, began, evaluations))
+            done = replace(
+                done,
+                trials=done.trials + 1,
+                measurements=done.measurements + len(evaluations),
+                changed=done.changed + new,
+            )
+            if progress is not None:
+                progress(done)
+    return done
 
-    def _events(
-        self, row: Mapping[str, Any], began: float, evaluations: Sequence[_Evaluation]
-    ) -> Iterator[Any]:
-        values = {
-            name: value if events.kind_of(value) == self.kinds[name] else str(value)
-            for name, value in hyperparameters(row).items()
-        }
-        yield events.started(began, str(row["trial"]), values)
-        for step, wall_time, metrics in evaluations:
-            self.tags.update(dict.fromkeys(metrics))
-            yield events.scalars(step, wall_time, metrics)
-        ended = evaluations[-1][1] if evaluations else began
-        if row[STEPS] is not None:
-            yield events.scalars(int(np.ceil(row[STEPS])), ended, {STEPS: row[STEPS]})
-        failed = row["status"] == "INFEASIBLE" or row["stop_reason"] == "error"
-        yield events.ended(ended, failed=failed)
+
+def _by_trial(rows: pa.Table) -> dict[str, pa.Table]:
+    """The measurements of each trial, by step."""
+    rows = rows.sort_by([("trial", "ascending"), ("step", "ascending")])
+    names, starts = np.unique(rows["trial"].to_numpy(), return_index=True)
+    ends = [*starts[1:], len(rows)]
+    return {
+        name: rows.slice(start, end - start)
+        for name, start, end in zip(names, starts, ends, strict=True)
+    }
+
+
+def _events(
+    row: Mapping[str, Any], began: float, evaluations: Sequence[_Evaluation]
+) -> Iterator[Any]:
+    yield events.started(began, str(row["trial"]), hyperparameters(row))
+    for step, wall_time, metrics in evaluations:
+        yield events.scalars(step, wall_time, metrics)
+    ended = evaluations[-1][1] if evaluations else began
+    if row[STEPS] is not None:
+        yield events.scalars(int(np.ceil(row[STEPS])), ended, {STEPS: row[STEPS]})
+    failed = row["status"] == "INFEASIBLE" or row["stop_reason"] == "error"
+    yield events.ended(ended, failed=failed)
 
 
 _Evaluation = tuple[int, float, dict[str, float]]
 """Step, wall time and values by tag."""
 
 
-def _evaluations(rows: pa.Table, committed: float) -> tuple[float, list[_Evaluation]]:
+def _evaluations(
+    rows: pa.Table | None, written: datetime | None
+) -> tuple[float, list[_Evaluation]]:
     """When the run began, and its evaluations."""
-    if not len(rows):
+    committed = written.timestamp() if written is not None else 0.0
+    if rows is None:
         return committed, []
     seconds = rows["train_seconds"].to_pylist()
     for at, value in enumerate(seconds):
         if value is None or not np.isfinite(value):
             seconds[at] = seconds[at - 1] if at else 0.0
     began = committed - seconds[-1] if committed else 0.0
-    columns = {name: rows[name].to_pylist() for name in METRIC_COLUMNS}
     evaluations: list[_Evaluation] = []
-    for at, (step, text) in enumerate(
-        zip(rows["step"].to_pylist(), rows["metrics"].to_pylist(), strict=True)
-    ):
-        values = {name: cells[at] for name, cells in columns.items()}
-        values |= mapping(text, "metrics") if text else {}
+    for row, second in zip(rows.to_pylist(), seconds, strict=True):
+        values = {name: row[name] for name in METRIC_COLUMNS}
+        values |= mapping(row["metrics"], "metrics") if row["metrics"] else {}
         tags = {_tag(name): float(v) for name, v in values.items() if v is not None}
-        evaluations.append((step, began + seconds[at], tags))
+        evaluations.append((row["step"], began + second, tags))
     return began, evaluations
 
 

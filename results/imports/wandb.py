@@ -10,24 +10,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
-
-import pandas as pd
 
 from results.counts import count
 from results.errors import ResultsError
 from results.extensions import Option
 from results.imports import Imported
-from results.imports.support.runs import Run, commit_runs, needed, size_of
+from results.imports.support.tables import commit_table
 from results.schema import METAPARAMETERS, SPLITS
 from results.storage.location import Location
 from results.user_tables.runs import surviving
 from results.user_tables.table_file import TableFile, number
-from results.user_tables.trials import described
 
 SAMPLES = 500
 """The rows that ``run.history()`` returns of a longer run."""
@@ -38,14 +34,16 @@ _NAMES = {"lr": "learning_rate", "bs": "batch_size", "optim": "optimizer", "wd":
 _PER_DEVICE = ("per_device_train_batch_size", "train_micro_batch_size_per_gpu")
 _MULTIPLES = ("gradient_accumulation_steps",)
 _DEVICES = ("world_size", "n_gpu", "num_devices")
-_TEXTS = ("optimizer", "schedule", "model", "dataset", "workload")
-
-
 _GIVEN = {
-    *(*_TEXTS, *METAPARAMETERS, *_NAMES, "batch_size", "seed"),
-    *(*_PER_DEVICE, *_MULTIPLES, *_DEVICES),
+    *("optimizer", "schedule", "model", "dataset", "workload", "batch_size", "seed"),
+    *(*METAPARAMETERS, *_NAMES, *_PER_DEVICE, *_MULTIPLES, *_DEVICES),
 }
 """Columns that are a run's configuration without a prefix too."""
+_MEANT = {
+    *("run", "step", "steps", "examples", "tokens", "tokens_per_example", "target"),
+    *("experiment", "study", "trial"),
+}
+"""Names that mean something else in a table of whole curves."""
 
 
 def import_wandb(
@@ -82,47 +80,41 @@ def import_wandb(
             hint="leave that --map out: it is multiplied by gradient_accumulation_steps and n_gpu",
         )
     files = _files(path)
-    runs: list[Run] = []
+    rows: list[dict[str, Any]] = []
+    places: list[str] = []
     for file in files:
         table = TableFile.read(file)
         present = {new: old for new, old in (columns or {}).items() if table.has(old)}
         if columns and not present:
             present = dict(columns)  # refused by `renamed`, which names the nearest
         table = table.renamed(present)
-        needed(table, step or "_step")
-        for run, rows in _by_run(table):
-            runs.append(_run(table, run, rows, step or "_step", checked=not complete))
-    names = [run.name for run in runs]
-    if double := next((each for each in names if names.count(each) > 1), None):
-        raise ResultsError(f"two runs are called {double!r}", hint="one file for each run")
-    return commit_runs(
+        _require(table, step or "_step")
+        before = {row["run"] for row in rows}
+        for run, of_run in _by_run(table):
+            if run in before:
+                raise ResultsError(f"two runs are called {run!r}", hint="one file for each run")
+            for place, row in _run(table, run, of_run, step or "_step", checked=not complete):
+                places.append(place if file == path else f"{file.name} {place}")
+                rows.append(row)
+    names = dict.fromkeys(name for row in rows for name in row)
+    return commit_table(
+        TableFile(
+            path=path, columns={n: [row.get(n) for row in rows] for n in names}, places=places
+        ),
         results,
-        _described(runs),
-        experiment=name or path.stem,
+        name=name,
         source={"notes": "histories of Weights & Biases"},
         files=files,
         options=(sorted((columns or {}).items()), step),
     )
 
 
-def _described(runs: Sequence[Run]) -> list[Run]:
-    """The runs with what their configurations make of them: settings are minimized over."""
-    known = [
-        {**each.columns, **each.metaparameters, "batch_size": each.batch_size, "fields": None}
-        for each in runs
-    ]
-    configurations = [each.columns["fields"] for each in runs]
-    names = dict.fromkeys(name for each in configurations for name in each)
-    others = {name: [each.get(name) for each in configurations] for name in names}
-    return [
-        replace(
-            run,
-            role=more.pop("role"),
-            metaparameters=more.pop("metaparameters") or {},
-            columns={**run.columns, **more},
+def _require(table: TableFile, step: str) -> None:
+    if not table.has(step):
+        raise ResultsError(
+            f"{table.path} line 1: no column {step!r}",
+            hint=f"it has {', '.join(table.columns)}; another name is read by --map NAME=THEIRS",
         )
-        for run, more in zip(runs, described(pd.DataFrame(known), others), strict=True)
-    ]
 
 
 def _files(path: Path) -> list[Path]:
@@ -148,7 +140,11 @@ def _by_run(table: TableFile) -> list[tuple[str, list[int]]]:
     return [(f"{stem}-{run}".replace("/", "-"), each) for run, each in rows.items()]
 
 
-def _run(table: TableFile, name: str, rows: list[int], step: str, *, checked: bool) -> Run:
+def _run(
+    table: TableFile, name: str, rows: list[int], step: str, *, checked: bool
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The rows of a run that count, under the names of a table of whole curves, with their places:
+    what the run was configured with stands in each."""
     numbers = table.numbers(step, least=0, whole=True)
     logged = table.numbers("_step", least=0, whole=True) if table.has("_step") else numbers
     ascending = sorted(rows, key=lambda row: (logged[row] or 0, row))
@@ -163,54 +159,21 @@ def _run(table: TableFile, name: str, rows: list[int], step: str, *, checked: bo
             f"run {name}",
             hint=f"name it: --map batch_size=THEIRS, of {', '.join(table.columns)}",
         )
-    try:
-        size = float(config["batch_size"])
-    except (TypeError, ValueError) as error:
-        raise table.fail(
-            rows[0], f"batch_size is {config['batch_size']!r}, not a number"
-        ) from error
-    by_step: dict[int, dict[str, float]] = {}
     metrics = _metrics(table, rows)
     if not metrics:
         raise ResultsError(
             f"{table.path} line 1: no column of a metric, as train/loss or val/loss",
             hint=f"name it: --map validation_loss=THEIRS, of {', '.join(table.columns)}",
         )
-    ended = True
-    for theirs, ours in metrics.items():
-        values = table.numbers(theirs, empty=True)
-        # An empty cell was not measured in that row; a last one of NaN is a run that diverged.
-        ended &= math.isfinite(
-            next((v for r in reversed(ascending) if (v := values[r]) is not None), 0)
-        )
-        for row in ascending:
-            value = values[row]
-            if value is not None and not math.isnan(value):
-                by_step.setdefault(int(numbers[row] or 0), {})[ours] = value
-    last = max(int(numbers[row] or 0) for row in rows)
-    used = {
-        key: float(value)
-        for key, value in config.items()
-        if key in METAPARAMETERS and _is_number(value)
-    }
-    columns: dict[str, Any] = {key: str(config[key]) for key in _TEXTS[:-1] if key in config}
-    if "seed" in config and _is_number(config["seed"]):
-        columns["seed"] = int(float(config["seed"]))
-    return Run(
-        name=name,
-        batch_size=size_of(table, rows[0], size),
-        measurements=sorted(by_step.items()),
-        steps_run=last,
-        ended=ended,
-        columns={
-            "workload": str(config.get("workload", "wandb")),
-            **columns,
-            "fields": {
-                k: v for k, v in config.items() if k not in {*used, *_TEXTS, *columns, "batch_size"}
-            },
-        },
-        metaparameters=used,
-    )
+    values = {ours: table.numbers(theirs, empty=True) for theirs, ours in metrics.items()}
+    by_step: dict[float | None, tuple[str, dict[str, Any]]] = {}
+    for row in ascending:
+        measured = {ours: v for ours, cells in values.items() if (v := cells[row]) is not None}
+        if measured or row == ascending[-1]:
+            _, before = by_step.get(numbers[row], ("", {}))
+            by_step[numbers[row]] = table.places[row], {**before, **measured}
+    for at, (place, measured) in by_step.items():
+        yield place, {**config, "run": name, "step": at, **measured}
 
 
 def _refuse_sampled(table: TableFile, name: str, steps: Sequence[int]) -> None:
@@ -287,12 +250,6 @@ def _config(table: TableFile, rows: Sequence[int], skip: set[str]) -> dict[str, 
             short = short.removeprefix(prefix)
         given = short != column or column in _GIVEN
         if given and len(values) == 1:
-            config[_NAMES.get(short, short)] = next(iter(values.values()))
+            name = column if short in _MEANT else _NAMES.get(short, short)
+            config[name] = next(iter(values.values()))
     return config
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        return math.isfinite(float(value)) and not isinstance(value, bool)
-    except (TypeError, ValueError):
-        return False

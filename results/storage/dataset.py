@@ -42,7 +42,7 @@ def dataset(
 ) -> ds.Dataset:
     """All live files of a table (of some experiments), by name, under the full schema.
 
-    Columns that an older file lacks are null. Text columns that are ``coded`` come
+    Columns that a file lacks are null. Text columns that are ``coded`` come
     dictionary-encoded, as they lie in the files.
 
     Raises:

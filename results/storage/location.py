@@ -8,8 +8,9 @@ disk. An object store gets one PUT, which is whole or absent by itself.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +23,6 @@ from results.errors import ResultsError, is_utf8, nearest
 from results.run_state.mark import MARK, create_file, marked, require_marked
 from results.schema import SCHEMAS
 from results.storage.disk_errors import ERRORS, line_of, retried, unwritable
-from results.storage.links import list_files, require_inside
 from results.storage.masking import is_address, masked, well_formed
 from results.storage.objects import ObjectStore, Version
 from results.storage.whole_file import make_folder, write_file
@@ -218,7 +218,6 @@ class Location:
         """
         self.check()
         if self.local:
-            self._require_inside(folder)
             with self._writing(folder):
                 make_folder(self.full(folder))
 
@@ -226,13 +225,12 @@ class Location:
         """The files under a folder, at any depth, by name. A missing folder has none.
 
         Raises:
-            ResultsError: it cannot be read, or holds a link that is not followed (``links``).
+            ResultsError: it cannot be read.
         """
         listing: Iterable[Any]
         with self._reading(self.display(folder)):
             if self.local:
-                follow = Path(self.path) in PACKAGED.values()
-                listing = retried(lambda: [*list_files(self.path, folder, suffix, follow=follow)])
+                listing = retried(lambda: [*_local_files(self.path, folder, suffix)])
             elif (store := self.objects) is not None:
                 listing = store.list(folder)
             else:
@@ -258,7 +256,6 @@ class Location:
         ]
 
     def exists(self, name: str) -> bool:
-        self._require_inside(name)
         with self._reading(self.display(name)):
             if (store := self.objects) is not None:
                 return store.head(name) is not None
@@ -269,9 +266,8 @@ class Location:
         """All of a file; ``None`` if there is none.
 
         Raises:
-            ResultsError: a link leads to it that is not followed (``links``).
+            ResultsError: it cannot be read.
         """
-        self._require_inside(name)
         try:
             with self._reading(self.display(name)):
                 if (store := self.objects) is not None:
@@ -290,12 +286,10 @@ class Location:
         all.
 
         Raises:
-            ResultsError: a full or read-only disk, or no permission; nothing is left behind. Or its
-                folder is a link out of the results.
+            ResultsError: a full or read-only disk, or no permission; nothing is left behind.
             DatasetLostError: the dataset is not there any more.
         """
         self.check()
-        self._require_inside(name.rpartition("/")[0])  # a link to a file is replaced
         with self._writing(name):
             if self.local:
                 retried(lambda: write_file(self.full(name), data))
@@ -305,25 +299,8 @@ class Location:
                 with self.filesystem.open_output_stream(self.full(name)) as stream:
                     stream.write(data)
 
-    def _require_inside(self, name: str) -> None:
-        if self.local:
-            require_inside(self.path, name)
-
-    def contains(self, name: str) -> bool:
-        """Whether a file of this name is in the folder, not behind a link that leads out of it."""
-        if not self.local:
-            return True
-        root = os.path.realpath(self.path)
-        folder = os.path.realpath(os.path.dirname(self.full(name)))
-        return folder == root or folder.startswith(os.path.join(root, ""))
-
     def delete(self, name: str) -> None:
-        """Delete a file; it is no error if it does not exist.
-
-        A file behind a link out of the folder is not ours, and is kept.
-        """
-        if not self.contains(name):
-            return
+        """Delete a file; it is no error if it does not exist."""
         with self._writing(name):
             if (store := self.objects) is not None:
                 store.delete(name)
@@ -376,6 +353,35 @@ class Location:
     def _cause(self, error: Exception) -> Exception | None:
         """The error itself, for a traceback; None if it would contain a key."""
         return error if self.masked(str(error)) == str(error) else None
+
+
+def _local_files(root: str, folder: str, suffix: str) -> Iterator[File]:
+    """The files under a local folder whose names end so, in no order. Links are followed, and may
+    go in circles: a folder is listed once. What is deleted meanwhile is left out.
+
+    Raises:
+        ResultsError: a link to nowhere, behind which rows may be missing.
+        OSError: a folder that cannot be read.
+    """
+
+    def failed(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    seen = set()
+    for at, inner, names in os.walk(os.path.join(root, folder), onerror=failed, followlinks=True):
+        if (real := os.path.realpath(at)) in seen:
+            inner.clear()
+            continue
+        seen.add(real)
+        for name in names:
+            path = os.path.join(at, name)
+            if os.path.islink(path) and not os.path.exists(path):
+                raise ResultsError(f"{path} is a link to nowhere", hint="put back what it leads to")
+            with suppress(FileNotFoundError):
+                state = os.stat(path)
+                if name.endswith(suffix) and stat.S_ISREG(state.st_mode):
+                    yield File(os.path.relpath(path, root), state.st_size, state.st_mtime)
 
 
 def _folder(path: str) -> str:

@@ -4,10 +4,9 @@ A trial that was trained again (with a larger budget, a harder target, after a f
 rows; the one of the greatest ``revision`` counts. A row's revision is above that of every row of
 its table that its writer had read, as in a logical clock (Lamport 1978), so that no machine's clock
 decides. Rows of equal revision were written by two who did not know of each other: the one that was
-trained for more steps counts, then the later one. Rows of before revisions are older than all that
-have one. ``run`` ties a measurement to the commit that its
-trial's row came with, so that the measurements of superseded rows, and those whose trials never
-were committed, are left out.
+trained for more steps counts, then the later one. A row without a revision is older than all that
+have one. ``run`` ties a measurement to the commit that its trial's row came with, so that the
+measurements of superseded rows, and those whose trials never were committed, are left out.
 """
 
 from __future__ import annotations

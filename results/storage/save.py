@@ -48,8 +48,6 @@ def without_keys(frame: pd.DataFrame) -> pd.DataFrame:
 def save(frame: pd.DataFrame, path: str | Path) -> None:
     """Write ``frame`` as CSV, Parquet or JSON (a list of rows), replacing a file of that name.
 
-    In CSV, text that a spreadsheet would run has an apostrophe before it.
-
     Raises:
         ResultsError: another suffix, a folder that does not exist, or a disk that cannot be
             written.

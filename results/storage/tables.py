@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from results import optimizers
 from results.storage import rows
 from results.storage.dataset import columns_of, reading, retrying
 from results.storage.source import Source
@@ -63,14 +62,14 @@ class Tables:
     def table(self, name: str) -> pa.Table:
         """A table other than measurements: the rows that count, with workload fields."""
         if name == "trials":
-            return rows.with_fields(optimizers.with_names(self.trial_rows))
+            return rows.with_fields(self.trial_rows)
         table = self.source.table(name).replace_schema_metadata(None)
         table = rows.latest(table, rows.KEYS[name])
         if name == "sources":
             return table
         if self._whole is not None:
             table = table.filter(pc.is_in(table["study"], pc.unique(self.trial_rows["study"])))
-        return rows.with_fields(optimizers.with_names(table))
+        return rows.with_fields(table)
 
     def read_measurements(self, columns: Iterable[str] | None = None) -> pd.DataFrame:
         """The measurements with these columns; no other column is read.
@@ -78,6 +77,10 @@ class Tables:
         Raises:
             ResultsError: no such column.
         """
+        return rows.frame(self.measurement_rows(columns))
+
+    def measurement_rows(self, columns: Iterable[str] | None = None) -> pa.Table:
+        """As ``read_measurements``: a missing value is null there, and NaN a value."""
         wanted = columns_of("measurements", columns)
 
         def read() -> pa.Table:
@@ -86,7 +89,7 @@ class Tables:
             with reading(f"{self.root}/measurements"):
                 return rows.measurements(files, live, wanted)
 
-        return rows.frame(retrying(read))
+        return retrying(read)
 
     def measured(self, *, coded: Sequence[str] = ()) -> tuple[ds.Dataset, pa.Array]:
         """The measurements, not read yet, and for each trial row the commit that wrote its own.

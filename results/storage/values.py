@@ -23,7 +23,6 @@ _COUNTS = {
     **dict.fromkeys(
         ("budget_steps", "train_examples", "steps_run", "examples_run", "skipped_steps"), 0
     ),
-    "steps_discarded": 0,
     **dict.fromkeys(("gradients_per_step", "baseline_steps"), 1),
     "replicate": 0,
     **dict.fromkeys(("steps_to_target", "last_miss"), 0),
@@ -32,8 +31,7 @@ _COUNTS = {
 }
 """Number columns and their least values; all are finite."""
 _TEXTS: Mapping[str, tuple[str, ...]] = {
-    # final: a run of others measured at its end alone; transfer: in older files alone
-    "role": ("search", "extension", "repeat", "final", "transfer"),
+    "role": ("search", "extension", "repeat", "final"),  # final: measured at its end alone
     "status": ("COMPLETE", "INFEASIBLE", "INCOMPLETE"),
 }
 NAMES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -10,6 +11,7 @@ import pandas as pd
 from results.errors import ResultsError
 from results.schema import INTERVAL_COLUMNS, SPLITS
 from results.storage.source import Memory
+from results.targets.target import Target
 from results.user_tables.runs import run_numbers, surviving
 from results.user_tables.table_file import TableFile
 from results.user_tables.trials import memory, trials
@@ -67,7 +69,7 @@ def whole_curves(file: TableFile, rows: pd.DataFrame) -> Memory:
     made = trials(
         file,
         first[["batch_size", *(name for name in known if name not in varies)]],
-        [f"run-{number}" for number in range(len(first))],
+        _names(first),
         [name for name in others if name not in varies and name not in metrics],
     )
     points = []
@@ -78,9 +80,13 @@ def whole_curves(file: TableFile, rows: pd.DataFrame) -> Memory:
         if not ended:
             trial |= {"status": "INFEASIBLE", "stop_reason": "diverged"}
         evaluations = part.groupby("step")[metrics].first().reset_index()
+        if trial.get("target_metric") in evaluations:
+            trial |= _reached(trial, evaluations)
         for step, *values in evaluations.to_numpy(float).tolist():
             pairs = zip(metrics, values, strict=True)
             evaluated = {name: value for name, value in pairs if not math.isnan(value)}
+            if not evaluated:
+                continue
             points.append(
                 {
                     **{key: trial[key] for key in ("experiment", "study", "trial", "run")},
@@ -91,6 +97,26 @@ def whole_curves(file: TableFile, rows: pd.DataFrame) -> Memory:
                 }
             )
     return memory(made, points)
+
+
+def _names(first: pd.DataFrame) -> list[str]:
+    """A name for each run, by a row of each: what the table calls it, where that is its own."""
+    if "run" in first and first["run"].is_unique:
+        return [*first["run"]]
+    return [f"run-{number}" for number in range(len(first))]
+
+
+def _reached(trial: Mapping[str, Any], evaluations: pd.DataFrame) -> dict[str, Any]:
+    """When a run reached the target in its row: its first hit, and the evaluation before."""
+    metric, value = trial["target_metric"], trial["target_value"]
+    target = Target(metric=metric, value=value, lower_is_better=trial["lower_is_better"])
+    measured = evaluations[evaluations[metric].notna()]
+    hits = target.hits(measured[metric]).to_numpy()
+    if not hits.any():
+        return {"stop_at_target": False}
+    first, steps = int(hits.argmax()), [0, *measured["step"]]
+    reached = {"steps_to_target": float(steps[first + 1]), "last_miss": float(steps[first])}
+    return {**reached, "status": "COMPLETE", "stop_reason": "target", "stop_at_target": False}
 
 
 def _counted(file: TableFile, part: pd.DataFrame) -> list[int]:

@@ -16,10 +16,8 @@ from tests.analysis.compared import compared
 from tests.analysis.conftest import SPACE, looks
 from tests.analysis.gallery import Row, as_it_is
 from tests.analysis.loss_surfaces import finals
-from tests.analysis.ruled import ruled
 
 OTHER_DATA: Mapping[str, Callable[..., FigureData]] = {
-    "rules": ruled,
     "optimal_batch": finals,
     "crossover": compared,
 }

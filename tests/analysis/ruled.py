@@ -1,16 +1,15 @@
-"""A sweep with a rule beside free tuning, in which every number is known."""
+"""A sweep with two rules beside free tuning, in which every number is known."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import results
 from analysis.figure_data import FigureData, Query
 from results.store import Store
-from tests.analysis.gallery import Row, as_it_is
+from tests.analysis.gallery import Row
 
 FREE = {
     64: [100, 110, 120, 130, 200, 300],
@@ -29,19 +28,8 @@ BUDGET = 600
 TRANSFER, HALF_LIFE = "learning_rate sqrt, from 64", "beta2 half_life, from 64"
 
 
-def ruled(
-    root: Path,
-    change: Callable[[Row], Row] = as_it_is,
-    rows: Collection[int] = (1,),
-    **of_row: Any,
-) -> FigureData:
-    """Each row of a study or a trial is as ``change`` makes it.
-
-    Args:
-        rows: rows of the rule's table at batch size 128 that are changed; 1 is the best at the
-            base.
-        of_row: their changes.
-    """
+def ruled(root: Path, change: Callable[[Row], Row]) -> FigureData:
+    """Each row of a study or a trial is as ``change`` makes it."""
     store = Store(root)
     for rule, steps in ((None, FREE), (TRANSFER, RULED), (HALF_LIFE, TUNED)):
         technique = {"precision": "float32", **({"rule": rule} if rule else {})}
@@ -74,7 +62,6 @@ def ruled(
                     "last_miss": hit - 1 if hit else None,
                     "steps_run": hit or BUDGET,
                     "budget_steps": BUDGET,
-                    **(of_row if (rule, size) == (TRANSFER, 128) and index in rows else {}),
                 }
                 for index, hit in enumerate(of_size)
             ]

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import yaml
 
+import results
 from analysis.report.bibtex import PROGRAM, PROTOCOL, bibtex, escaped
-from validation.package_published import SOURCES
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def rows(*names: str) -> list[dict[str, str]]:
-    return [
-        {"source": name, "citation": SOURCES[name].citation, "licence": SOURCES[name].licence,
-         "address": SOURCES[name].address}
-        for name in names
-    ]  # fmt: skip
+SOURCES = results.open("published").sources.set_index("source")
+
+
+def rows(*names: str) -> list[dict[str, Any]]:
+    columns = SOURCES.loc[[*names], ["citation", "licence", "address"]]
+    return [{str(k): v for k, v in row.items()} for row in columns.reset_index().to_dict("records")]
 
 
 def test_our_own_and_the_protocol_are_those_of_the_citation_file() -> None:
@@ -71,5 +72,5 @@ def test_signs_of_tex_print_and_keys_differ() -> None:
 
 
 def test_every_packaged_source_has_an_entry() -> None:
-    text = bibtex("1", rows(*SOURCES))
+    text = bibtex("1", rows(*SOURCES.index))
     assert len(re.findall(r"^@", text, re.MULTILINE)) == 2 + len(SOURCES) - 1

@@ -27,7 +27,6 @@ from tests.analysis import gallery
 from tests.analysis.compared import compared
 from tests.analysis.gallery import Row
 from tests.analysis.measured import measured
-from tests.analysis.ruled import ruled
 from tests.marks import quick
 
 pytestmark = pytest.mark.usefixtures("closed_figures")
@@ -58,7 +57,6 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, FigureData]:
     return {
         "paper": FigureData(Query(sources=[results.open(paper)])),
         "ours": measured(root / "ours", sequences),
-        "rules": ruled(root / "rules", sequences),
         "crossover": compared(root / "crossover", sequences),
     }
 

@@ -52,8 +52,7 @@ def test_import_goes_to_the_default_folder(command: Command, points: Path) -> No
         (["csv", "mine.csv", "--map", "steps=itesr"], "no column 'itesr'", "steps=iters?"),
         (["csv", "mine.csv"], "mine.csv has no column 'batch_size'", "needed: batch_size"),
         (["csv", "none.csv"], "there is no file none.csv", "a CSV, JSON Lines or Parquet file"),
-        (["mlperf", "mine.csv"], "there is no folder mine.csv", "a checkout"),
-        (["mlperf", ".", "--licence", "MIT"], "has no option --licence", "leave it out"),
+        (["wandb", ".", "--licence", "MIT"], "has no option --licence", "leave it out"),
     ],
 )
 def test_wrong_words_are_one_line(
@@ -66,8 +65,8 @@ def test_wrong_words_are_one_line(
 
 def test_the_kinds_are_listed(command: Command) -> None:
     listed = bs.list("imports")
-    assert {"csv", "mlperf"} <= set(listed)
-    assert "mlcommons/logging" in command("list", "imports").out
+    assert [*listed] == ["csv", "shallue", "wandb"]
+    assert "Weights & Biases" in command("list", "imports").out
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,6 @@ import random
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +67,6 @@ COLUMNS = [
     *("group", "label", "number", "index", "x" * 300, "fields.width", "technique.x", "None"),
 ]
 ENDS = ["\n"] * 8 + ["\r", "\r\n", "\n\n", "\u2028", "\x0b"]
-KINDS = ("step-law", "algoperf", "wandb")
 SIZES = (1, 7, 10**6, 2**40, 10**15, 2**62, 2**63 - 1)
 
 
@@ -192,15 +190,10 @@ def use(file: Path, number: int, folder: Path, *, repeated: bool = False) -> Ite
         bs.plot("optimal_batch", file, target=target, output=folder / "optimal.svg")
         plt.close("all")
 
-    def of_kind(kind: str) -> None:
-        columns = {"N": "steps", "D": "examples", "lr": "loss", "bs": "batch_size"}
-        columns = {} if kind != "step-law" else columns
-        wandb = {"_step": "steps", "validation_loss": "validation_error"}
-        bs.take_in(
-            kind, file, results=folder / f"{kind}", name="n",
-            columns=wandb if kind == "wandb" else columns,
-        )  # fmt: skip
-        bs.open(folder / f"{kind}").query("SELECT * FROM trials")
+    def histories() -> None:
+        columns = {"_step": "steps", "validation_loss": "validation_error"}
+        bs.take_in("wandb", file, results=folder / "wandb", name="n", columns=columns)
+        bs.open(folder / "wandb").query("SELECT * FROM trials")
 
     def plot() -> None:
         bs.plot("steps", file, target=target, output=folder / "steps.svg")
@@ -216,8 +209,7 @@ def use(file: Path, number: int, folder: Path, *, repeated: bool = False) -> Ite
         for reads in (frames, regimes, final):
             yield outcome(f"{number} {reads.__name__}", reads)
         yield outcome(f"{number} import", taken_in)
-        for kind in KINDS:
-            yield outcome(f"{number} import {kind}", partial(of_kind, kind))
+        yield outcome(f"{number} import wandb", histories)
     writes = ((6, 2, optimal), (6, 1, plot), (12, 3, page), (12, 9, exported))
     for every, place, more in writes:
         if number % every == place:

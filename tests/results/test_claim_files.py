@@ -175,17 +175,3 @@ def test_a_claim_of_a_day_to_come_is_free(tmp_path: Path) -> None:
     assert _take(tmp_path)
     _age(tmp_path, "p", -86400)
     assert _take(tmp_path) is not None
-
-
-def test_claims_behind_a_link_are_not_cleared(tmp_path: Path) -> None:
-    theirs = tmp_path / "theirs"
-    theirs.mkdir()
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "claims").symlink_to(theirs)
-    (theirs / "p.json").write_text(json.dumps(written()))
-    _age(tmp_path / "runs", "p")
-    claims = Claims(tmp_path / "runs")
-    for clear in (claims.clear, claims.all, lambda: claims.abandon("p")):
-        with pytest.raises(ResultsError, match="claims is a link that leads out of the results"):
-            clear()
-    assert [file.name for file in theirs.iterdir()] == ["p.json"]

@@ -219,23 +219,6 @@ def test_it_deletes_no_file_that_it_does_not_list(folder: Path) -> None:
     assert len(results.open(folder).trials) == 48
 
 
-def test_an_experiment_behind_a_link_is_left_alone(folder: Path, tmp_path: Path) -> None:
-    store, theirs = Store(folder), tmp_path / "theirs"
-    before = _rows(folder)
-    (folder / "trials" / "synthetic").rename(theirs)
-    (folder / "trials" / "synthetic").symlink_to(theirs)
-    scratch = theirs / ".draft.parquet.0.tmp"
-    scratch.write_bytes(b"theirs")
-    _old(scratch)
-    with pytest.raises(results.ResultsError, match="synthetic is a link to a folder"):
-        store.compact()
-    assert len(list(theirs.iterdir())) == 13
-    scratch.unlink()
-    (folder / "trials" / "synthetic").unlink()
-    theirs.rename(folder / "trials" / "synthetic")
-    _equal(_rows(folder), before)
-
-
 def test_temporary_files_of_others_stay(folder: Path) -> None:
     inner = folder / "trials" / "synthetic" / "inner"
     inner.mkdir()

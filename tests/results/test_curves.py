@@ -53,6 +53,23 @@ def test_columns_with_a_home_go_there_and_the_rest_to_fields(tmp_path: Path) -> 
     assert json.loads(trials.metaparameters[1]) == {"learning_rate": 0.2}
 
 
+def test_a_column_target_counts_the_steps_of_whole_curves(tmp_path: Path) -> None:
+    rows: dict[int, list[tuple[int, float]]] = {
+        8: [(0, 3.0), (100, 1.9)],
+        16: [(0, 3.0), (50, 2.0), (70, 1.8)],
+        32: [(0, 3.0), (9, 2.0)],
+    }
+    lines = [f"{b},{s},{v},a_loss < 2" for b, each in rows.items() for s, v in each]
+    path = _file(tmp_path, "\n".join(["batch_size,step,a_loss,target", *lines]))
+    run = results.open(path)
+    assert run.trials.steps_to_target.fillna(-1).tolist() == [100, 70, -1]
+    assert run.trials.last_miss.fillna(-1).tolist() == [0, 50, -1]
+    assert run.trials.stop_reason.tolist() == ["target", "target", "budget"]
+    for target in ("a_loss < 2", "a_loss < 1.9"):  # the same, and a harder one
+        again = run.with_target(target).trials.steps_to_target.fillna(-1).tolist()
+        assert again == ([100, 70, -1] if target == "a_loss < 2" else [-1, 70, -1])
+
+
 def test_numbers_that_describe_points_do_not_tell_curves_apart(tmp_path: Path) -> None:
     text = "batch_size,steps,relative_error,seed\n8,100,0.03,1\n16,50,0.1,2\n32,40,0.03,3\n"
     trials = results.open(_file(tmp_path, text)).trials

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +20,15 @@ from tensorboard.plugins.hparams.list_session_groups import Handler
 
 import results
 from results.errors import ResultsError
-from results.exports import MARK, Exported
+from results.exports import MARK
 from results.exports import tensorboard as runs
 from results.exports.tensorboard import export_tensorboard as export
 from results.extensions import EXPORTS
 from results.reader import Results
 from results.schema import METRIC_COLUMNS
 from results.storage.compact import compact
-from results.storage.dataset import retrying
 from results.storage.location import Location
 from results.store import Store
-from results.targets import trajectories
 from tests.results import synthetic
 
 
@@ -217,7 +214,7 @@ def test_the_hparams_tab_compares_trials(mixed: Path, tmp_path: Path) -> None:
         assert session.status == (api_pb2.STATUS_FAILURE if failed else api_pb2.STATUS_SUCCESS)
 
 
-def test_names_that_meet_are_told_apart_and_kinds_that_differ_are_text(tmp_path: Path) -> None:
+def test_names_that_meet_are_told_apart(tmp_path: Path) -> None:
     store = Store(tmp_path / "runs")
     base = synthetic.trial_row("digits-mlp", "sgd", 8, 0)
     trials = [
@@ -239,7 +236,7 @@ def test_names_that_meet_are_told_apart_and_kinds_that_differ_are_text(tmp_path:
     assert first["momentum"].number_value == 0.5
     assert first["workload.momentum"].number_value == 2
     assert first["own"].string_value == "[1, 2]"
-    assert second["own"].string_value == "3.0"
+    assert second["own"].number_value == 3
     assert second["flag"].bool_value
     assert second["role"].string_value == "search"
     assert second["tuned.role"].number_value == 1
@@ -296,65 +293,11 @@ def test_looks_that_do_not_stand_together_are_one_run(tmp_path: Path) -> None:
         measurements=[{key: row[key] for key in row if key != "run"} for row in order],
     )
     opened = results.open(tmp_path / "runs")
-    counted = trajectories.segments(opened)
-    assert counted.tolist() == [3, 3, 3, 3]
     done = export(opened, tmp_path / "tb")
     assert (done.trials, done.measurements) == (4, 12)
     same(opened, tmp_path / "tb")
     export(found, tmp_path / "direct")
     same(found, tmp_path / "direct")
-
-
-def test_scattered_trials_are_read_in_groups(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However few are held at a time, the same looks come out."""
-    found = results.open(folder)
-    columns = ["step", "validation_error", "metrics"]
-    whole = dict(trajectories.trajectories(found, columns, trajectories.segments(found)))
-    monkeypatch.setattr(trajectories, "_TOGETHER", 5)
-    scattered = np.full(len(found.trial_rows), 2)
-    again = dict(trajectories.trajectories(found, columns, scattered))
-    assert whole.keys() == again.keys() == set(range(48))
-    assert all(again[place].equals(whole[place]) for place in whole)
-
-
-def test_files_that_go_away_are_read_again(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A compaction in the middle of an export: it begins again with the merged files."""
-    found = results.open(folder)
-    seen: list[int] = []
-
-    def moved(done: Exported) -> None:
-        seen.append(done.trials)
-        if len(seen) == 7:
-            compact(Location(folder))
-            raise FileNotFoundError("a file went away")
-
-    done = export(found, tmp_path / "tb", moved)
-    assert seen == [*range(1, 8), *range(1, 49)]
-    assert done.trials == 48
-    assert done.changed == 41
-    same(results.open(folder), tmp_path / "tb")
-    del monkeypatch
-
-
-def test_looks_that_moved_between_two_passes_are_noticed(folder: Path) -> None:
-    found = results.open(folder)
-    counted = trajectories.segments(found)
-
-    def read() -> Iterator[Any]:
-        rows = trajectories._parts
-
-        def twice(*arguments: Any) -> Iterator[Any]:
-            yield from rows(*arguments)
-            yield from rows(*arguments)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(trajectories, "_parts", twice)
-            yield from trajectories.trajectories(found, ["step"], counted)
-
-    with pytest.raises(FileNotFoundError, match="moved"):
-        retrying(lambda: list(read()))
 
 
 @pytest.mark.parametrize(

@@ -224,6 +224,6 @@ def test_kinds(points: Path, tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match="there is no import of 'cvs'") as caught:
         IMPORTS.get("cvs")(points, tmp_path / "runs")
     assert caught.value.hint == "did you mean csv?"
-    with pytest.raises(ResultsError, match="import mlperf has no option --licence"):
-        IMPORTS.get("mlperf")(tmp_path, tmp_path / "runs", licence="MIT")
+    with pytest.raises(ResultsError, match="import wandb has no option --licence"):
+        IMPORTS.get("wandb")(tmp_path, tmp_path / "runs", licence="MIT")
     assert not (tmp_path / "runs").exists()

@@ -1,29 +1,16 @@
-"""The packaged data: whose it is, its traps, and that it can be made again."""
+"""The packaged data: whose it is, and its traps."""
 
 from __future__ import annotations
 
-import csv
 import json
-import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow.compute as pc
 import pytest
 
 import results
-from results.errors import ResultsError
 from results.reader import Results
 from results.storage.location import PACKAGED
-from validation.package_published import make, tables
-
-ROOT = Path(__file__).resolve().parents[2]
-REFERENCE = Path(os.environ.get("BATCHSCALE_REFERENCE", ROOT / "no reference"))
-here = pytest.mark.skipif(not REFERENCE.is_dir(), reason="BATCHSCALE_REFERENCE names no folder")
 
 
 @pytest.fixture(scope="module")
@@ -197,80 +184,3 @@ def test_no_name_of_a_folder_is_in_it(published: Results) -> None:
 def test_it_is_small() -> None:
     sizes = [file.stat().st_size for file in PACKAGED["published"].rglob("*.parquet")]
     assert sum(sizes) < 300_000
-
-
-@here
-def test_it_is_what_the_command_makes() -> None:
-    made = tables(REFERENCE)
-    for name in ("trials", "studies", "sources"):
-        table = results.open("published").source.table(name)
-        for source, own in made.items():
-            mine = table.filter(pc.equal(table["experiment"], source))
-            assert mine.equals(own[name].replace_schema_metadata(None))
-
-
-@here
-def test_derived_steps_are_those_of_the_reference(mlperf: pd.DataFrame) -> None:
-    with (REFERENCE / "mlperf_rcp.csv").open(newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    given = {(r["benchmark"], int(r["batch_size"]), int(r["run"])): r for r in rows}
-    trial: Any
-    for trial, run in zip(mlperf.itertuples(), told(mlperf, "run"), strict=True):
-        row = given.pop((trial.workload, trial.batch_size, run))
-        assert (trial.status != "COMPLETE") == (row["outlier"] == "True")
-        if trial.status == "COMPLETE":
-            wanted = row["steps_to_target"] or row["raw_per_bs"]
-            assert trial.steps_to_target == pytest.approx(float(wanted), rel=1e-12)
-    assert not given
-
-
-@here
-def test_made_twice_it_is_the_same_to_the_byte(tmp_path: Path) -> None:
-    (tmp_path / "one" / "trials" / "old").mkdir(parents=True)
-    (tmp_path / "one" / "trials" / "old" / "old.parquet").write_bytes(b"of an earlier time")
-    for name in ("one", "two"):
-        assert make(REFERENCE, tmp_path / name) == 2056
-    files = {
-        name: {f.relative_to(tmp_path / name): f.read_bytes() for f in files if f.is_file()}
-        for name in ("one", "two")
-        for files in [sorted((tmp_path / name).rglob("*"))]
-    }
-    assert files["one"] == files["two"]
-    assert len(files["one"]) == 9
-
-
-def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "validation.package_published", tmp_path, tmp_path / "out"],
-        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: there is no file")
-    assert not (tmp_path / "out").exists()
-
-
-@here
-@pytest.mark.parametrize(
-    ("file", "old", "new", "says"),
-    [
-        ("mlperf_rcp.csv", ",34,epoch,", ",34,sample,", "line 2: resnet counts in epochs, not sam"),
-        ("mlperf_rcp.csv", ",34,epoch,", ",many,epoch,", "line 2: raw_value is 'many', not a num"),
-        ("mlperf_rcp.csv", "lars,1632,0", "lars,1632,7", "line 2: run 7 is not the next"),
-        ("llm_2024.csv", "c4,adamw_ewa", "c5,adamw_ewa", "line 2: a curve of zhang_2024 on c5"),
-        ("llm_2024.csv", "3.42,64,46000", "3.42,64.5,46000", "line 2: batch_size is '64.5'"),
-        ("llm_2024.csv", "3.42,128,", "3.42,64,", "has batch size 64 of a curve twice"),
-        ("shallue_2019_digitized.csv", "1,66000", "1,-66000", "line 2: steps is '-66000'"),
-    ],
-)
-def test_a_row_without_a_place_is_named(
-    tmp_path: Path, file: str, old: str, new: str, says: str
-) -> None:
-    for name in ("mlperf_rcp.csv", "llm_2024.csv", "shallue_2019_digitized.csv"):
-        shutil.copy(REFERENCE / name, tmp_path)
-    text = (tmp_path / file).read_text()
-    assert old in text
-    (tmp_path / file).write_text(text.replace(old, new, 1))
-    with pytest.raises(ResultsError) as caught:
-        tables(tmp_path)
-    assert says in str(caught.value)
-    assert file in str(caught.value)

@@ -73,7 +73,7 @@ def test_an_amended_row_counts_until_the_trial_is_trained_again(tmp_path: Path) 
     Store(tmp_path).amend([{**row, "role": "repeat"}])
     assert results.open(tmp_path).trials["role"].tolist() == ["repeat"]
     commit(tmp_path, 80)
-    Store(tmp_path).amend([{**row, "role": "transfer"}])  # it had been read before
+    Store(tmp_path).amend([{**row, "role": "extension"}])  # it had been read before
     assert one(tmp_path) == 80
 
 

@@ -228,6 +228,14 @@ def test_a_curve_over_tokens_is_no_set_of_final_losses(tmp_path: Path) -> None:
         results.open(written(tmp_path, frame.drop(columns="step")))
 
 
+def test_an_evaluation_before_training_and_one_after_it(tmp_path: Path) -> None:
+    rows = [(size, step, loss) for size in SIZES for step, loss in ((0, 3.0), (steps(size), 1.0))]
+    frame = pd.DataFrame(rows, columns=["batch_size", "step", "val_loss"])
+    path = written(tmp_path, frame.assign(target="val_loss < 2"))
+    (curve,) = bs.regimes(path)
+    assert [point["steps"] for point in curve["points"]] == [*TRUE.values()]
+
+
 # Histories of Weights & Biases.
 
 

@@ -290,7 +290,6 @@ USES: dict[str, Callable[[results.Results], Any]] = {
     "looks": lambda run: sum(
         len(batch.step) for batch in _looks(run).of([NAME], "validation_error")
     ),
-    "trajectories": lambda run: len(_trajectory(run)),
 }
 
 
@@ -298,13 +297,6 @@ def _looks(run: results.Results) -> Any:
     from results.targets.evaluations import Evaluations
 
     return Evaluations([run])
-
-
-def _trajectory(run: results.Results) -> Any:
-    from results.targets.trajectories import segments, trajectories
-
-    place = run.trial_rows["trial"].to_pylist().index(NAME)
-    return dict(trajectories(run, ["step"], segments(run)))[place]
 
 
 @pytest.mark.parametrize("use", USES)

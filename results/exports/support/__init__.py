@@ -1,1 +1,1 @@
-"""Helpers of exporters: TensorBoard's event files, and a trial as a run."""
+"""Helpers of exporters: TensorBoard's event files."""

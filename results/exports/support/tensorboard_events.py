@@ -14,15 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tensorboardX.proto.api_pb2 import (
-    DATA_TYPE_BOOL,
-    DATA_TYPE_FLOAT64,
-    DATA_TYPE_STRING,
     STATUS_FAILURE,
     STATUS_SUCCESS,
-    Experiment,
-    HParamInfo,
-    MetricInfo,
-    MetricName,
 )
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.proto.plugin_hparams_pb2 import (
@@ -41,15 +34,6 @@ FILE = "events.out.tfevents.batchscale"
 
 Value = str | bool | float
 
-_TYPES = {"string": DATA_TYPE_STRING, "bool": DATA_TYPE_BOOL, "number": DATA_TYPE_FLOAT64}
-
-
-def kind_of(value: Value) -> str:
-    """``string``, ``bool`` or ``number``."""
-    if isinstance(value, bool):
-        return "bool"
-    return "string" if isinstance(value, str) else "number"
-
 
 def scalars(step: int, wall_time: float, values: Mapping[str, float]) -> Any:
     """The values of an evaluation by their tags, in single precision, as TensorBoard has them."""
@@ -61,7 +45,8 @@ def started(wall_time: float, group: str, values: Mapping[str, Value]) -> Any:
     """A run's hyperparameters, for the HPARAMS tab. Runs of one ``group`` are one row there."""
     start = SessionStartInfo(group_name=group, start_time_secs=wall_time)
     for name, value in values.items():
-        setattr(start.hparams[name], f"{kind_of(value)}_value", value)
+        kind = {bool: "bool", str: "string"}.get(type(value), "number")
+        setattr(start.hparams[name], f"{kind}_value", value)
     return _hparams("session_start_info", wall_time, session_start_info=start)
 
 
@@ -70,14 +55,6 @@ def ended(wall_time: float, *, failed: bool) -> Any:
     status = STATUS_FAILURE if failed else STATUS_SUCCESS
     end = SessionEndInfo(status=status, end_time_secs=wall_time)
     return _hparams("session_end_info", wall_time, session_end_info=end)
-
-
-def columns(kinds: Mapping[str, str], tags: Iterable[str]) -> Any:
-    """The columns of the HPARAMS tab: names with their ``kind_of``, and tags of scalars."""
-    infos = [HParamInfo(name=name, type=_TYPES[kind]) for name, kind in kinds.items()]
-    measured = [MetricInfo(name=MetricName(tag=tag)) for tag in tags]
-    experiment = Experiment(name="batchscale", hparam_infos=infos, metric_infos=measured)
-    return _hparams("experiment", 0.0, experiment=experiment)
 
 
 def write(folder: Path, began: float, events: Iterable[Any]) -> bool:

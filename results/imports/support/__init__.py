@@ -1,1 +1,1 @@
-"""Helpers of importers: the release of Shallue et al. 2019, MLPerf's points and their units."""
+"""What importers share, and the parts of larger ones."""

@@ -41,7 +41,6 @@ class StudyFolder:
     batch_size: int
     train_steps: int
     """The least for a COMPLETE trial; 0 where the budget was one of time."""
-    early_stopping: bool
     parameters: Mapping[str, Mapping[str, Any]]
 
     @property
@@ -201,7 +200,6 @@ def _study(root: Path, name: str, collection: str | None) -> StudyFolder:
         optimizer=optimizer,
         batch_size=int(size),
         train_steps=_count({"train_steps": 0, **content}, "train_steps", STUDY),
-        early_stopping=bool(content.get("early_stopping")),
         parameters=parameters,
     )
 
