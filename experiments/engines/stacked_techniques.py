@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.func import vmap
 
 from experiments.engines.stack import Stack
-from experiments.engines.tracing.hooks import called
 from experiments.techniques import Techniques
 
 
@@ -50,19 +49,11 @@ class StackedTechniques:
         self, hook: Callable[..., Any], *inputs: Any, arguments: dict[str, Any] | None = None
     ) -> Any:
         """``hook`` of each model's techniques; ``inputs`` have the models as first dimension."""
-        return self._of_all(hook)(self._arguments if arguments is None else arguments, *inputs)
-
-    def _of_all(self, hook: Callable[..., Any]) -> Callable[..., Any]:
-        """``hook`` of all models at once, from their arguments and inputs."""
 
         def of_model(arguments: dict[str, Any], *inputs: Any) -> Any:
             return hook(self._now.with_arguments(arguments), *inputs)
 
-        return vmap(of_model)
-
-    def _in_each_step(self, name: str, hook: Callable[..., Any], *inputs: Any) -> Any:
-        """As ``_each``, of a hook that is called in each step: ``name``."""
-        return called(name, self._now, self._of_all(hook), (self._arguments, *inputs))
+        return vmap(of_model)(self._arguments if arguments is None else arguments, *inputs)
 
     def begin(self, steps: Sequence[int], rates: Tensor) -> None:
         """Say what step follows: after how many others, and with which learning rates.
@@ -78,7 +69,7 @@ class StackedTechniques:
     def before_step(self, steps: Tensor) -> None:
         """Change the stack's weights; ``steps``: updates made, of each model."""
         if self.techniques.define("before_step"):
-            self._change_weights("before_step", Techniques.before_step, steps)
+            self._change_weights(Techniques.before_step, steps)
 
     def select(self, losses: Tensor, steps: Tensor) -> Tensor:
         """The weight of each model's examples, from their losses, ``(models, examples)`` both."""
@@ -108,21 +99,21 @@ class StackedTechniques:
         if self.techniques.define("gradient"):
             gradients, weights = map(self._trained, (self.stack.gradient_views, self.stack.views))
             inputs = gradients, weights, self.state, steps
-            changed, self.state = self._in_each_step("gradient", hook, *inputs)
+            changed, self.state = self._each(hook, *inputs)
             _copy(gradients, changed)
 
     def after_step(self, steps: Tensor) -> None:
         """Change the stack's weights; ``steps``: updates made before the last one."""
 
         if self.techniques.define("after_step"):
-            self._change_weights("after_step", Techniques.after_step, steps)
+            self._change_weights(Techniques.after_step, steps)
 
-    def _change_weights(self, name: str, change: Callable[..., Any], steps: Tensor) -> None:
+    def _change_weights(self, change: Callable[..., Any], steps: Tensor) -> None:
         def hook(techniques: Techniques, weights: Any, state: Any, step: Any) -> Any:
             return change(techniques, weights, state, step), state
 
         weights = self._trained(self.stack.views)
-        changed, self.state = self._in_each_step(name, hook, weights, self.state, steps)
+        changed, self.state = self._each(hook, weights, self.state, steps)
         _copy(weights, changed)
 
     def evaluated(self, rows: Tensor, weights: Tensor | None = None) -> dict[str, Tensor]:
