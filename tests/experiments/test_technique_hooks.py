@@ -274,9 +274,9 @@ def test_a_pass_without_hooks_calls_none(monkeypatch: pytest.MonkeyPatch) -> Non
 
     def changed(self: Techniques, hook: str, *values: Any, **more: Any) -> Any:
         assert hook == "after_step"
-        return plain(self, hook, *values, **more)
+        return original(self, hook, *values, **more)
 
-    plain = Techniques.changed
+    original: Any = Techniques.changed
     for kind in KINDS:
         run = engine(kind, of_ema := study(technique={"ema": 0.9}), trials(of_ema, 2))
         run.advance(1)
