@@ -32,7 +32,6 @@ from benchmarks.gpu_loops import MINUTES, Settings, eager_loop, pack, seconds, s
 from benchmarks.page import PAGE, table, write
 from experiments.engines import make_engine
 from experiments.engines.capture import captured_step
-from experiments.engines.capture.captured_step import CapturedStep
 from experiments.training.study_context import StudyContext
 from workloads import WorkloadError
 
@@ -77,7 +76,7 @@ def twins(settings: Settings) -> Iterator[Row]:
                 programs = list(captured_step._programs.values())
         captured_step.RECORDERS = recordings[0]
         differences = [float((w - weights[1][n]).abs().max()) for n, w in weights[0].items()]
-        refused = [each.step.refusal for each in programs if each.step.refusal]
+        refused = [each.refusal for each in programs if each.refusal]
         yield (
             f"recorded against eager, {optimizer}, 200 steps in float64",
             f"differ by {max(differences):.1e}; {len(programs)} recorded, refused: {refused}",
@@ -86,7 +85,7 @@ def twins(settings: Settings) -> Iterator[Row]:
 
 def demo(settings: Settings) -> Iterator[Row]:
     """The packaged experiment ``digits`` in this process."""
-    recording, began = CapturedStep.seconds, time.perf_counter()
+    recording, began = captured_step.Program.seconds, time.perf_counter()
     less: list[str] = []
     if settings.small:
         less = ["grid.batch_size=[256]", "grid.optimizer=[sgd]", "budget=2 steps", "trials=2"]
@@ -94,7 +93,7 @@ def demo(settings: Settings) -> Iterator[Row]:
     bs.sweep("digits", results=folder, address="none", overrides=less, seconds=500)
     spent = time.perf_counter() - began
     yield "the demo in this process", f"{spent:.1f} s"
-    share = (CapturedStep.seconds - recording) / spent
+    share = (captured_step.Program.seconds - recording) / spent
     yield "the demo: recording steps, of its time", f"{share:.1%}"
 
 
@@ -156,7 +155,8 @@ def sweep(settings: Settings) -> Iterator[Row]:
             "trials=1",
             "grid.optimizer=[nesterov]",
         ]
-    known, recording, began = settings.out / "sweep.json", CapturedStep.seconds, time.perf_counter()
+    known = settings.out / "sweep.json"
+    recording, began = captured_step.Program.seconds, time.perf_counter()
     before = json.loads(known.read_text()) if known.exists() else {"seconds": 0.0, "recording": 0.0}
     run = bs.sweep(
         "cifar10-resnet8",
@@ -166,7 +166,7 @@ def sweep(settings: Settings) -> Iterator[Row]:
         seconds=60 * settings.minutes,
     )
     spent = before["seconds"] + time.perf_counter() - began
-    recorded = before["recording"] + CapturedStep.seconds - recording
+    recorded = before["recording"] + captured_step.Program.seconds - recording
     known.write_text(json.dumps({"seconds": spent, "recording": recorded}))
     trials = len(run.trials)
     state = "complete" if run.summary and run.summary.complete else "unfinished: call again"

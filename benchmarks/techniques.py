@@ -16,7 +16,6 @@ import torch
 
 from benchmarks.engines import study, trial
 from experiments.engines import Engine, make_engine
-from experiments.engines.tracing.hooks import CALLS
 from experiments.training.study_context import StudyContext
 
 MODELS = 64
@@ -65,7 +64,7 @@ def rows() -> list[dict[str, object]]:
     torch.set_num_threads(1)
     stacks = {name: engine(technique) for name, technique in {"": {}, **CASES}.items()}
     for stack in stacks.values():
-        stack.advance(STEPS + CALLS)  # from there on hooks are traced
+        stack.advance(STEPS)
     rounds = [{name: seconds(stack) for name, stack in stacks.items()} for _ in range(ROUNDS)]
     table: list[dict[str, object]] = []
     for name in CASES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,8 +15,6 @@ from experiments.errors import ExperimentError
 from experiments.techniques import Techniques
 from experiments.training.study_context import StudyContext
 from workloads import Batch
-
-Hook = Callable[..., Mapping[str, Tensor]]
 
 
 class ModuleTechniques:
@@ -54,26 +52,21 @@ class ModuleTechniques:
         if self.has["gradient"]:
             with self._checked(step) as made:
                 gradients, weights = self._gradients()
-                changed = self.now.gradient(gradients, weights, self.state, made)
+                changed = self.now.changed(
+                    "gradient", gradients, weights, state=self.state, step=made
+                )
                 for name, parameter in self.model.named_parameters():
                     if name in gradients and name in changed:
                         parameter.grad = self.context.layout.part(self.model, name, changed[name])
 
-    def before_step(self, step: int) -> None:
-        """Let techniques change the weights, before the update that follows ``step`` others."""
-        if self.has["before_step"]:
-            self._change_weights(self.now.before_step, step)
-
-    def after_step(self, step: int) -> None:
-        """Let techniques change the weights, after the update that followed ``step`` others."""
-        if self.has["after_step"]:
-            self._change_weights(self.now.after_step, step)
-
-    def _change_weights(self, hook: Hook, step: int) -> None:
-        with self._checked(step) as made:
-            weights = self.weights()
-            changed = hook(weights, self.state, made)
-            self.set_weights({name: w for name, w in changed.items() if w is not weights[name]})
+    def change_weights(self, hook: str, step: int) -> None:
+        """Let ``before_step`` or ``after_step`` change the weights of the step after ``step``
+        others."""
+        if self.has[hook]:
+            with self._checked(step) as made:
+                weights = self.weights()
+                changed = self.now.changed(hook, weights, state=self.state, step=made)
+                self.set_weights({n: w for n, w in changed.items() if w is not weights[n]})
 
     @contextmanager
     def perturbed(self, step: int) -> Iterator[None]:
@@ -83,7 +76,9 @@ class ModuleTechniques:
             gradients, weights = self._gradients()
             trained = {name: w.clone() for name, w in weights.items()}
             buffers = {name: buffer.clone() for name, buffer in self.model.named_buffers()}
-            self.set_weights(self.techniques.perturbed(weights, gradients, self.state, made))
+            self.set_weights(
+                self.now.changed("perturbed", weights, gradients, state=self.state, step=made)
+            )
         yield
         with torch.no_grad():
             self.set_weights(trained)
@@ -177,7 +172,7 @@ class ModuleGradient:
             return
         self.techniques.change_gradient(step)
         optimizer.step()
-        self.techniques.after_step(step)
+        self.techniques.change_weights("after_step", step)
 
     def _unscaled(self, scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> bool:
         """Divide the gradient by the scale; whether it is finite."""

@@ -92,7 +92,7 @@ class ModuleRun:
             if not constant:
                 self.rates.scale(factor(step))
             hooks.begin(step, rate if constant else rate * factor(step))
-            hooks.before_step(step)
+            hooks.change_weights("before_step", step)
             self.gradient.take(batch, step)
             self.gradient.update(self.optimizer, step)
             if normed:

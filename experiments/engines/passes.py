@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -40,8 +40,6 @@ class ForwardPasses:
         self.context, self.trial, self.techniques = context, trial, techniques
         self.workload: Workload = context.workload_of(trial)
         self.draws, self.micro_batch, self.cache = draws, micro_batch, cache
-        self.key: Tensor | None = None
-        """The key of the next step's random numbers, where the device has it."""
         self._divided: dict[int, tuple[int, int, int, bool]] = {}
 
     def of(
@@ -86,27 +84,19 @@ class ForwardPasses:
         count = layout.passes(whole, most, unit)
         return self.context.part(step).start, most, count, whole // unit >= layout.data_ranks
 
+    @contextmanager
     def _drawing(
         self, step: int, start: int, examples: int, modules: Collection[str] = ()
-    ) -> AbstractContextManager[Any]:
-        if not self.draws:
-            return self.context.autocast()
-        return self._with_random_numbers(step, start, examples, modules)
-
-    @contextmanager
-    def _with_random_numbers(
-        self, step: int, start: int, examples: int, modules: Collection[str]
     ) -> Iterator[None]:
-        context = self.context
-        drawing = self.draws.drawing(
+        context, draws = self.context, self.draws
+        drawing = draws.drawing(
             self.trial.seed,
             step,
             start,
             examples,
             context.device,
             self.cache,
-            key=self.key,
-            first=self.draws.first_of(modules) if modules else 0,
+            first=draws.first_of(modules) if modules else 0,
             part=context.layout.activation_part,
         )
         with drawing, context.autocast():

@@ -172,7 +172,6 @@ class RandomDraws:
         device: torch.device,
         places: dict[Any, Tensor],
         *,
-        key: Tensor | None = None,
         first: int = 0,
         part: tuple[int, int] = (0, 1),
     ) -> contextlib.AbstractContextManager[Any]:
@@ -180,7 +179,6 @@ class RandomDraws:
 
         Args:
             start: the place of the first of its ``examples`` in the global batch.
-            key: that of ``seed`` and ``step``, int64 scalar, where the device has it.
             places, first, part: see ``ExampleRandomness``.
         """
         if not self:
@@ -188,8 +186,7 @@ class RandomDraws:
         if self.unsupported:  # then the batch is one part
             torch.manual_seed(key_of(seed, step))
             return contextlib.nullcontext()
-        if key is None:
-            key = torch.tensor(key_of(seed, step), device=device)
+        key = torch.tensor(key_of(seed, step), device=device)
         return ExampleRandomness(self, key, examples, start, places=places, first=first, part=part)
 
 

@@ -11,9 +11,9 @@ import contextlib
 import json
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -52,15 +52,36 @@ def width_of(models: int) -> int:
     return width
 
 
+def offsets_of(shapes: Sequence[torch.Size]) -> list[int]:
+    """The offset of each parameter in a row, and the end of the last one."""
+    ends = [0]
+    for shape in shapes:
+        ends.append(ends[-1] + -(-shape.numel() // ALIGNMENT) * ALIGNMENT)
+    return ends
+
+
 @dataclass(kw_only=True)
 class Stack:
-    """The weights and the gradient of ``width`` models, ``(width, size)`` each, and their views."""
+    """The weights and the gradient of ``width`` models, ``(width, size)`` each."""
 
     names: list[str]
     shapes: list[torch.Size]
     trainable: list[str]
     weights: Tensor
-    gradient: Tensor
+    losses: Tensor
+    """Running sum of each model's losses, float64: once it is not finite, it never is again."""
+    gradient: Tensor = field(init=False)
+    views: dict[str, Tensor] = field(init=False)
+    """Parameters by name, ``(width, *shape)``, sharing memory with ``weights``."""
+    gradient_views: dict[str, Tensor] = field(init=False)
+    """Gradients by name, sharing memory with ``gradient``."""
+
+    def __post_init__(self) -> None:
+        self._hold(self.weights, self.losses)
+
+    def _hold(self, weights: Tensor, losses: Tensor) -> None:
+        self.weights, self.losses, self.gradient = weights, losses, torch.zeros_like(weights)
+        self.views, self.gradient_views = map(self.views_of, (weights, self.gradient))
 
     @classmethod
     def of(cls, models: Sequence[nn.Module], width: int) -> Stack:
@@ -69,16 +90,15 @@ class Stack:
         Frozen parameters are at the end of a row, behind what the optimizer updates.
         """
         named = dict(sorted(models[0].named_parameters(), key=lambda n: not n[1].requires_grad))
-        first = next(iter(named.values()))
+        shapes = [p.shape for p in named.values()]
+        zeros = next(iter(named.values())).detach().new_zeros
         stack = cls(
             names=list(named),
-            shapes=[p.shape for p in named.values()],
+            shapes=shapes,
             trainable=[n for n, p in named.items() if p.requires_grad],
-            weights=first.new_zeros(0),
-            gradient=first.new_zeros(0),
+            weights=zeros(width, offsets_of(shapes)[-1]),
+            losses=zeros(width, dtype=torch.float64),
         )
-        stack.weights = first.detach().new_zeros(width, stack.size)
-        stack.gradient = torch.zeros_like(stack.weights)
         for row in range(width):
             model = models[min(row, len(models) - 1)]
             for name, p in model.named_parameters():
@@ -93,15 +113,12 @@ class Stack:
     @property
     def size(self) -> int:
         """Numbers in a row, padding included."""
-        return self.offsets[-1]
+        return self.weights.shape[1]
 
     @property
     def offsets(self) -> list[int]:
-        """The offset of each parameter in a row, and the end of the last one."""
-        ends = [0]
-        for shape in self.shapes:
-            ends.append(ends[-1] + -(-shape.numel() // ALIGNMENT) * ALIGNMENT)
-        return ends
+        """See ``offsets_of``."""
+        return offsets_of(self.shapes)
 
     @property
     def trained_size(self) -> int:
@@ -122,29 +139,14 @@ class Stack:
             views[name] = flat.view(len(of), *shape)
         return views
 
-    @property
-    def views(self) -> dict[str, Tensor]:
-        """Parameters by name, ``(width, *shape)``, sharing memory with ``weights``."""
-        return self.views_of(self.weights)
-
-    @property
-    def gradient_views(self) -> dict[str, Tensor]:
-        """Gradients by name, sharing memory with ``gradient``."""
-        return self.views_of(self.gradient)
-
     def keep(self, rows: Tensor) -> None:
         """Go on with ``rows`` (int64 indices)."""
-        self.weights = self.weights[rows]
-        self.gradient = torch.zeros_like(self.weights)
+        self._hold(self.weights[rows], self.losses[rows])
 
     def add(self, other: Stack) -> None:
         """Append the rows of another stack."""
-        self.weights = torch.cat([self.weights, other.weights])
-        self.gradient = torch.zeros_like(self.weights)
-
-    def cut(self, rows: Tensor) -> dict[str, Tensor]:
-        """A copy of the parameters of ``rows`` by name, ``(rows, *shape)``, laid out as here."""
-        return self.views_of(self.weights[rows])
+        losses = torch.cat([self.losses, other.losses])
+        self._hold(torch.cat([self.weights, other.weights]), losses)
 
 
 def _wide(x: Tensor) -> torch.dtype:
@@ -184,133 +186,137 @@ class StackedStep:
         base: nn.Module,
         stack: Stack,
         draws: RandomDraws,
+        micro: int,
     ) -> None:
-        self.context, self.stack, self.draws = context, stack, draws
+        """
+        Args:
+            base: a model of the stack's shape.
+            draws: what a forward pass draws.
+            micro: most examples of a model in one forward pass of training.
+        """
+        self.context, self.stack, self.draws, self.micro = context, stack, draws, micro
         self.loss, self.measured = _Loss(context, base), _Metrics(context, base)
         self.base = base
-        self._cached_views: tuple[int, dict[str, Tensor], list[Tensor]] | None = None
-        self._graphs: dict[Any, _Trace] = {}
         self._counts: dict[str, int | None] = {}
         self._owner = object()
-        self._batch_size = context.study.batch_size
         self._weighted = context.techniques.define("select")
         """Whether the examples have weights in the loss."""
+        self._places: dict[int, Tensor] = {}
+        """Places of examples as tensors: a captured step makes none."""
 
-    def _views(self) -> tuple[dict[str, Tensor], list[Tensor]]:
-        """Weights by name and the trainable gradients, made again when the stack has moved."""
-        if self._cached_views is None or self._cached_views[0] != self.stack.weights.data_ptr():
-            gradients = self.stack.gradient_views
-            self._cached_views = (
-                self.stack.weights.data_ptr(),
-                self.stack.views,
-                [gradients[n] for n in self.stack.trainable],
-            )
-        return self._cached_views[1], self._cached_views[2]
-
-    def add_gradient(
+    def take_gradient(
         self,
         batch: Batch,
-        random: Batch = (),
-        batch_size: int | None = None,
-        *,
+        batch_size: int,
+        keys: Tensor | None = None,
+        start: int = 0,
         weights: Tensor | None = None,
-        first: bool = False,
-    ) -> Tensor:
-        """Add each model's gradient of (its loss sum / the global batch) to the stack's.
+    ) -> None:
+        """Make the stack's gradient each model's of (its loss sum / the global batch), and add the
+        loss sums to its losses.
 
         Args:
-            first: the gradient is the stack's: what that was is overwritten.
-            batch: ``(models, examples, …)`` each.
-            random: where the models draw random numbers, their keys ``(models,)`` and the place of
-                the first example in the global batch, int64.
-            batch_size: examples of the global batch; the study's unless given.
+            batch: this rank's share, ``(models, examples, …)`` each.
+            batch_size: examples of the global batch.
+            keys: of the models' random numbers in this step, int64, where they draw some.
+            start: the place of the share's first example in the global batch.
             weights: of the examples in the mean loss, where they have some.
-
-        Returns:
-            Each model's loss sum, ``(models,)``.
         """
-        views, into = self._views()
-        self._batch_size = batch_size or self.context.study.batch_size
+        views = self.stack.views
+        into = [self.stack.gradient_views[name] for name in self.stack.trainable]
         if batch[0].shape[1] == 0:
-            return torch.zeros(self.stack.width, device=self.context.device)
+            self.stack.gradient.zero_()
+        gradient = partial(self._gradient, batch_size)
         batch = batch if weights is None else (*batch, weights)
-        graph, _ = self._graph("gradient", self._gradient, views, (*random, *batch))
-        *gradients, total = graph(*views.values(), *random, *batch)
-        if first:
-            torch._foreach_copy_(into, gradients)
-        else:
-            torch._foreach_add_(into, gradients)
-        loss_sums: Tensor = total
-        return loss_sums
+        for low, part in self._parts(batch):
+            given = (*self._random(keys, start + low), *part)
+            graph, _ = self._graph(("gradient", batch_size), gradient, views, given)
+            *gradients, total = graph(*views.values(), *given)
+            if low == 0:
+                torch._foreach_copy_(into, gradients)
+            else:
+                torch._foreach_add_(into, gradients)
+            self.stack.losses.add_(total)
 
-    def losses(self, batch: Batch, random: Batch = ()) -> Tensor:
+    def losses(self, batch: Batch, keys: Tensor | None = None, start: int = 0) -> Tensor:
         """Each model's loss of each example in training, ``(models, examples)``.
 
-        Args: those of ``add_gradient``.
+        Args: those of ``take_gradient``.
         """
-        views = self._views()[0]
-        if batch[0].shape[1] == 0:
-            return self.stack.weights.new_zeros(self.stack.width, 0)
-        graph, _ = self._graph("losses", self._losses, views, (*random, *batch))
-        losses: Tensor = graph(*views.values(), *random, *batch)[0]
-        return losses
+        views = self.stack.views
+        parts = [self.stack.weights.new_zeros(self.stack.width, 0)]
+        for low, part in self._parts(batch):
+            given = (*self._random(keys, start + low), *part)
+            graph, _ = self._graph("losses", self._losses, views, given)
+            parts += graph(*views.values(), *given)
+        return torch.cat(parts, dim=1)
+
+    def _parts(self, batch: Batch) -> Iterator[tuple[int, Batch]]:
+        """The micro-batches, each with the place of its first example."""
+        examples = batch[0].shape[1]
+        for low in range(0, examples, self.micro):
+            whole = examples <= self.micro
+            yield low, batch if whole else tuple(x[:, low : low + self.micro] for x in batch)
+
+    def _random(self, keys: Tensor | None, start: int) -> Batch:
+        if keys is None:
+            return ()
+        if start not in self._places:
+            self._places[start] = torch.tensor(start, device=keys.device)
+        return keys, self._places[start]
 
     def _losses_of_model(self, named: dict[str, Tensor], batch: Batch, random: Batch) -> Any:
         named = {f"model.{k}": v for k, v in named.items()}
-        with self._drawing(len(batch[0]), *random), SequenceFunctions():
+        drawing: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+        if random:
+            key, start = random
+            drawing = ExampleRandomness(self.draws, key, len(batch[0]), start, stacked=True)
+        with drawing, SequenceFunctions():
             return functional_call(self.loss, named, (batch,))
 
-    def _loss_of_model(
-        self, trained: dict[str, Tensor], frozen: dict[str, Tensor], batch: Batch, random: Batch
-    ) -> Any:
-        if self._weighted:
-            *rest, weights = batch
-            losses = self._losses_of_model(trained | frozen, tuple(rest), random)
-            return (losses * weights).sum(), losses.sum()
-        total = self._losses_of_model(trained | frozen, batch, random).sum()
-        return total / self._batch_size, total
+    def _gradient(self, batch_size: int, *flat: Tensor) -> list[Tensor]:
+        def loss_of_model(
+            trained: dict[str, Tensor], frozen: dict[str, Tensor], batch: Batch, random: Batch
+        ) -> Any:
+            weights = None
+            if self._weighted:
+                *rest, weights = batch
+                batch = tuple(rest)
+            losses = self._losses_of_model(trained | frozen, batch, random)
+            total = losses.sum()
+            return total / batch_size if weights is None else (losses * weights).sum(), total
 
-    def _drawing(
-        self, examples: int, key: Tensor | None = None, start: Tensor | None = None
-    ) -> contextlib.AbstractContextManager[Any]:
-        if key is None or start is None:
-            return contextlib.nullcontext()
-        return ExampleRandomness(self.draws, key, examples, start, stacked=True)
-
-    def _gradient(self, *flat: Tensor) -> list[Tensor]:
-        count = len(self.stack.names)
-        views = dict(zip(self.stack.names, flat[:count], strict=True))
-        trained = {n: views[n] for n in self.stack.trainable}
-        frozen = {n: v for n, v in views.items() if n not in trained}
-        random, batch, dims = self._random_and_batch(flat[count:])
-        each = vmap(grad(self._loss_of_model, has_aux=True), in_dims=(0, 0, 0, dims))
-        gradients, total = each(trained, frozen, batch, random)
+        views, batch, random, dims = self._unpacked(flat)
+        trained = {n: views.pop(n) for n in self.stack.trainable}
+        each = vmap(grad(loss_of_model, has_aux=True), in_dims=(0, 0, 0, dims))
+        gradients, total = each(trained, views, batch, random)
         return [*(gradients[n] for n in self.stack.trainable), total]
 
     def _losses(self, *flat: Tensor) -> list[Tensor]:
-        count = len(self.stack.names)
-        views = dict(zip(self.stack.names, flat[:count], strict=True))
-        random, batch, dims = self._random_and_batch(flat[count:])
+        views, batch, random, dims = self._unpacked(flat)
         with torch.no_grad():
             return [vmap(self._losses_of_model, in_dims=(0, 0, dims))(views, batch, random)]
 
-    def _random_and_batch(self, flat: Batch) -> tuple[Batch, Batch, tuple[int | None, ...]]:
-        """With the dimensions of the first that are the models: keys are the models' own; the
-        place of the first example is that of all."""
-        drawn = 2 if self.draws else 0
-        return flat[:drawn], flat[drawn:], (0, None)[:drawn]
+    def _unpacked(
+        self, flat: Batch
+    ) -> tuple[dict[str, Tensor], Batch, Batch, tuple[int | None, ...]]:
+        """Parameters by name, the batch, the keys of random numbers with the place of the first
+        example, and the dimension of each of the two that is the models."""
+        count, drawn = len(self.stack.names), 2 if self.draws else 0
+        views = dict(zip(self.stack.names, flat[:count], strict=True))
+        return views, flat[count + drawn :], flat[count : count + drawn], (0, None)[:drawn]
 
     def metrics(self, batch: Batch, views: dict[str, Tensor] | None = None) -> dict[str, Any]:
         """Each model's metrics on one batch that all share.
 
         Args:
-            views: the models' parameters (``Stack.cut``); those of the whole stack unless given.
+            views: the models' parameters (``Stack.views_of``); the stack's unless given.
 
         Returns:
             Per metric ``(models, examples)`` values, or a pair of ``(models,)`` sums and a count;
             and the models' outputs, where the workload has metrics of a whole split.
         """
-        views = self._views()[0] if views is None else views
+        views = self.stack.views if views is None else views
         graph, counts = self._graph("metrics", self._metrics, views, batch)
         values = graph(*views.values(), *batch)
         pairs = zip(counts.items(), values, strict=True)
@@ -364,16 +370,11 @@ class StackedStep:
         )
 
     def _graph(
-        self, what: str, function: Callable[..., Any], views: dict[str, Tensor], batch: Batch
+        self, what: Any, function: Callable[..., Any], views: dict[str, Tensor], batch: Batch
     ) -> _Trace:
-        """``function`` traced for these shapes: from this process's store if it has it."""
+        """``function``, which ``what`` names, traced for these shapes: once in a process."""
         shapes = tuple((x.shape, x.dtype) for x in batch)
-        size = self._batch_size if what == "gradient" else None
-        models = len(next(iter(views.values())))
-        local_key = (what, models, shapes, size, self._weighted)
-        if local_key in self._graphs:
-            return self._graphs[local_key]
-        key = (*local_key, *self.identity)
+        key = (what, len(next(iter(views.values()))), shapes, *self.identity)
         if key not in _traces:
             with torch.enable_grad(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -382,5 +383,4 @@ class StackedStep:
             while len(_traces) > _TRACES:
                 _traces.popitem(last=False)
         _traces.move_to_end(key)
-        self._graphs[local_key] = _traces[key]
         return _traces[key]

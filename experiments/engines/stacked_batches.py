@@ -21,15 +21,12 @@ _INDEX_BYTES = 2**22
 
 
 @dataclass(frozen=True, kw_only=True)
-class DrawnRows:
-    """What the rows of a stack see next."""
+class Row:
+    """A row of a stack: a trial, with its order of examples and the steps that it has taken."""
 
-    orders: Sequence[Order]
-    trials: Sequence[Trial]
-    steps: Sequence[int]
-    """Steps that each has taken; the first one tells the batch size."""
-    active: int
-    """Rows that are read: the first ones."""
+    trial: Trial
+    order: Order
+    step: int = 0
 
 
 class StackedBatches:
@@ -40,29 +37,28 @@ class StackedBatches:
         self.ahead = 1
         """Steps whose examples are fetched at once."""
 
-    def take(self, rows: DrawnRows, steps: int) -> Iterator[tuple[int, Batch]]:
-        """This rank's batches of the next steps, ``(models, share, …)``, counted from 0."""
-        split, part = self.context.train, self.context.part(rows.steps[0])
-        width, orders, size = len(rows.orders), rows.orders, part.stop - part.start
-        if (
-            split.random
-            or isinstance(orders[0], ExampleStream)
-            or self.context.techniques.define("augment")
-        ):
-            trials = rows.trials[: rows.active]
-            changes = [self.context.techniques_of(t).augmentation(t.seed) for t in trials]
+    def take(self, rows: Sequence[Row], active: int, steps: int) -> Iterator[tuple[int, Batch]]:
+        """This rank's batches of the next steps of ``rows``, ``(models, share, …)``, each with its
+        number.
+
+        ``active``: rows that are read, the first ones. The first one's step tells the batch size.
+        """
+        split, part = self.context.train, self.context.part(rows[0].step)
+        width, size = len(rows), part.stop - part.start
+        if not gathers(self.context):
+            read = rows[:active]
+            techniques = [self.context.techniques_of(row.trial) for row in read]
+            changes = [t.augmentation(r.trial.seed) for t, r in zip(techniques, read, strict=True)]
             for done in range(steps):
                 drawn = [
-                    split.fetch_step(order, part, trial.seed, step + done, change)
-                    for order, trial, step, change in zip(
-                        orders[: rows.active], trials, rows.steps[: rows.active], changes,
-                        strict=True,
-                    )
-                ]  # fmt: skip
+                    split.fetch_step(row.order, part, row.trial.seed, row.step + done, change)
+                    for row, change in zip(read, changes, strict=True)
+                ]
                 # Rows behind the active trials are unread: a stream is not read for them.
                 drawn += drawn[-1:] * (width - len(drawn))
                 yield done, tuple(torch.stack(x) for x in zip(*drawn, strict=True))
             return
+        orders = [row.order for row in rows]
         if size == len(split) and all(isinstance(o, BatchOrder) and o.repeat for o in orders):
             # The full training set, in the same order: one copy for all models.
             whole = split.fetch(torch.arange(size), training=True)
@@ -73,7 +69,7 @@ class StackedBatches:
         done, ahead = 0, torch.empty(0)
         while done < steps:
             # An order takes as long for many steps as for one.
-            ahead = ahead if len(ahead) else self.indices(rows, done, min(most, steps - done))
+            ahead = ahead if len(ahead) else indices_of(rows, part, done, min(most, steps - done))
             count = min(self.ahead, len(ahead))
             batch = split.fetch(ahead[:count].reshape(-1), training=True)
             ahead = ahead[count:]
@@ -86,12 +82,17 @@ class StackedBatches:
                 yield done + i, of_step
             done += count
 
-    def indices(self, rows: DrawnRows, done: int, count: int) -> Tensor:
-        """The examples of ``count`` steps from ``done`` on, ``(count, models, share)``."""
-        part = self.context.part(rows.steps[0])
-        drawn = [
-            order.batches(step + done, count)[:, part]
-            for order, step in zip(rows.orders, rows.steps, strict=True)
-            if not isinstance(order, ExampleStream)
-        ]
-        return torch.stack(drawn, dim=1)
+
+def gathers(context: StudyContext) -> bool:
+    """Whether the examples of a step are those of the split at some indices, as they are."""
+    return not (context.splits["train"].random or context.techniques.define("augment"))
+
+
+def indices_of(rows: Sequence[Row], part: slice, done: int, count: int) -> Tensor:
+    """A share's examples of ``count`` steps from ``done`` on, ``(count, models, share)``."""
+    drawn = [
+        row.order.batches(row.step + done, count)[:, part]
+        for row in rows
+        if not isinstance(row.order, ExampleStream)
+    ]
+    return torch.stack(drawn, dim=1)

@@ -10,8 +10,10 @@ from torch import Tensor
 from torch.func import vmap
 
 from experiments.engines.stack import Stack
-from experiments.engines.tracing.hooks import called
 from experiments.techniques import Techniques
+
+_IN_STEPS = ("before_step", "select", "perturbed", "gradient", "after_step")
+"""Hooks that are called in a step, besides those of the forward pass."""
 
 
 class StackedTechniques:
@@ -33,8 +35,9 @@ class StackedTechniques:
             if part.uses_learning_rate:
                 column = stack.weights.new_ones(len(rows))
                 self._arguments.setdefault(name, {})["learning_rate"] = column
-        self._now = self.techniques
-        """The techniques as they are in this step."""
+        self.has = {hook: self.techniques.define(hook) for hook in _IN_STEPS}
+        self._now, self._made = self.techniques, torch.empty(0)
+        """The techniques in this step, and the updates made before it, of each model."""
         self.state: dict[str, Any] = {}
         if self.techniques.parts:
             self.state = self._each(Techniques.start, self._trained(stack.views))
@@ -50,87 +53,51 @@ class StackedTechniques:
         self, hook: Callable[..., Any], *inputs: Any, arguments: dict[str, Any] | None = None
     ) -> Any:
         """``hook`` of each model's techniques; ``inputs`` have the models as first dimension."""
-        return self._of_all(hook)(self._arguments if arguments is None else arguments, *inputs)
-
-    def _of_all(self, hook: Callable[..., Any]) -> Callable[..., Any]:
-        """``hook`` of all models at once, from their arguments and inputs."""
 
         def of_model(arguments: dict[str, Any], *inputs: Any) -> Any:
             return hook(self._now.with_arguments(arguments), *inputs)
 
-        return vmap(of_model)
-
-    def _in_each_step(self, name: str, hook: Callable[..., Any], *inputs: Any) -> Any:
-        """As ``_each``, of a hook that is called in each step: ``name``."""
-        return called(name, self._now, self._of_all(hook), (self._arguments, *inputs))
+        return vmap(of_model)(self._arguments if arguments is None else arguments, *inputs)
 
     def begin(self, steps: Sequence[int], rates: Tensor) -> None:
         """Say what step follows: after how many others, and with which learning rates.
 
         ``rates``: ``(models, 1)``, the schedule's factors included.
         """
+        if not any(self.has.values()):
+            return
+        self._made = torch.tensor(steps, device=self.stack.weights.device)
         if self.techniques.change_by_step:
             self._now = self.techniques.at(steps, rows=self._rows)
         for name, part in self.techniques.parts.items():
             if part.uses_learning_rate:
                 self._arguments[name]["learning_rate"] = rates.flatten().to(self.stack.weights)
 
-    def before_step(self, steps: Tensor) -> None:
-        """Change the stack's weights; ``steps``: updates made, of each model."""
-        if self.techniques.define("before_step"):
-            self._change_weights("before_step", Techniques.before_step, steps)
-
-    def select(self, losses: Tensor, steps: Tensor) -> Tensor:
+    def select(self, losses: Tensor) -> Tensor:
         """The weight of each model's examples, from their losses, ``(models, examples)`` both."""
-        weights: Tensor = self._each(Techniques.select, losses, steps)
+        weights: Tensor = self._each(Techniques.select, losses, self._made)
         return weights
 
-    def perturb(self, steps: Tensor) -> None:
-        """Set the stack's weights to those at which the gradient is taken again."""
+    def change(self, hook: str) -> None:
+        """Let a hook change the stack's weights, or its gradient (``gradient``), in this step."""
+        if not self.has[hook]:
+            return
+        weights, gradients = map(self._trained, (self.stack.views, self.stack.gradient_views))
+        both = {"perturbed": (weights, gradients), "gradient": (gradients, weights)}
+        given = both.get(hook, (weights,))
 
-        def hook(
-            techniques: Techniques, gradients: Any, weights: Any, state: Any, step: Any
-        ) -> Any:
-            return techniques.perturbed(weights, gradients, state, step), state
+        def of_model(techniques: Techniques, given: Any, state: Any, step: Any) -> Any:
+            return techniques.changed(hook, *given, state=state, step=step), state
 
-        gradients, weights = map(self._trained, (self.stack.gradient_views, self.stack.views))
-        changed, self.state = self._each(hook, gradients, weights, self.state, steps)
-        _copy(weights, changed)
-
-    def gradient(self, steps: Tensor) -> None:
-        """Change the stack's gradient; ``steps``: updates made, of each model."""
-
-        def hook(
-            techniques: Techniques, gradients: Any, weights: Any, state: Any, step: Any
-        ) -> Any:
-            return techniques.gradient(gradients, weights, state, step), state
-
-        if self.techniques.define("gradient"):
-            gradients, weights = map(self._trained, (self.stack.gradient_views, self.stack.views))
-            inputs = gradients, weights, self.state, steps
-            changed, self.state = self._in_each_step("gradient", hook, *inputs)
-            _copy(gradients, changed)
-
-    def after_step(self, steps: Tensor) -> None:
-        """Change the stack's weights; ``steps``: updates made before the last one."""
-
-        if self.techniques.define("after_step"):
-            self._change_weights("after_step", Techniques.after_step, steps)
-
-    def _change_weights(self, name: str, change: Callable[..., Any], steps: Tensor) -> None:
-        def hook(techniques: Techniques, weights: Any, state: Any, step: Any) -> Any:
-            return change(techniques, weights, state, step), state
-
-        weights = self._trained(self.stack.views)
-        changed, self.state = self._in_each_step(name, hook, weights, self.state, steps)
-        _copy(weights, changed)
+        changed, self.state = self._each(of_model, given, self.state, self._made)
+        _copy(given[0], changed)
 
     def evaluated(self, rows: Tensor, weights: Tensor | None = None) -> dict[str, Tensor]:
         """The parameters of ``rows`` that are measured, laid out as those of the stack.
 
         ``weights``: the optimizer's, ``(rows, size)``, where it has others than the trained ones.
         """
-        views = self.stack.cut(rows) if weights is None else self.stack.views_of(weights)
+        views = self.stack.views_of(self.stack.weights[rows] if weights is None else weights)
         if self.techniques.define("evaluated"):
             trained, state, arguments = (
                 self._trained(views),

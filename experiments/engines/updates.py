@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -229,6 +229,21 @@ def make_update(context: StudyContext, trials: Sequence[Trial], stack: Stack) ->
         return SeparateUpdate(optimizer, context.schedule, trials, stack, options)
     factor = vectors.get(RATE_FACTOR)
     return FusedUpdate(form, stack, None if factor is None else factor.nan_to_num(nan=1.0))
+
+
+def learning_rates(
+    context: StudyContext, trials: Sequence[Trial]
+) -> Callable[[Sequence[int]], Tensor]:
+    """The learning rates of rows that have taken so many steps, ``(models, 1)`` float64 of the
+    host."""
+    schedule, values = context.schedule, [trial.metaparameters for trial in trials]
+    rates = torch.tensor(
+        [[float(each.get("learning_rate", 1.0))] for each in values], dtype=torch.float64
+    )
+    if all(schedule.is_constant(each) for each in values):
+        return lambda steps: rates  # noqa: ARG005
+    factors = schedule.factors_of(values)
+    return lambda steps: rates * factors(steps)
 
 
 def _vectors(stack: Stack, options: Mapping[str, Options]) -> dict[str, Tensor]:

@@ -198,11 +198,14 @@ class Techniques:
         """The state of all techniques, by their names."""
         return {name: part.start(weights) for name, part in self.parts.items()}
 
-    def before_step(self, weights: Tensors, state: State, step: Tensor) -> Tensors:
-        """The weights to train from; sets entries of ``state``."""
+    def changed(
+        self, hook: str, values: Tensors, *others: Tensors, state: State, step: Tensor
+    ) -> Tensors:
+        """``values`` as ``before_step``, ``perturbed``, ``gradient`` or ``after_step`` of all
+        techniques leave them; sets entries of ``state``. ``others``: what the hook gets besides."""
         for name, part in self.parts.items():
-            weights = part.before_step(weights, state[name], step)
-        return weights
+            values = getattr(part, hook)(values, *others, state[name], step)
+        return values
 
     def select(self, losses: Tensor, step: Tensor) -> Tensor:
         """The weight of each example of the global batch in the loss."""
@@ -210,26 +213,6 @@ class Techniques:
             if part.defines("select"):
                 return part.select(losses, step)
         return torch.full_like(losses, 1 / len(losses))
-
-    def perturbed(
-        self, weights: Tensors, gradients: Tensors, state: State, step: Tensor
-    ) -> Tensors:
-        """The weights of the second gradient; sets entries of ``state``."""
-        for name, part in self.parts.items():
-            weights = part.perturbed(weights, gradients, state[name], step)
-        return weights
-
-    def gradient(self, gradients: Tensors, weights: Tensors, state: State, step: Tensor) -> Tensors:
-        """The gradients of the update; sets entries of ``state``."""
-        for name, part in self.parts.items():
-            gradients = part.gradient(gradients, weights, state[name], step)
-        return gradients
-
-    def after_step(self, weights: Tensors, state: State, step: Tensor) -> Tensors:
-        """The weights to go on from; sets entries of ``state``."""
-        for name, part in self.parts.items():
-            weights = part.after_step(weights, state[name], step)
-        return weights
 
     def evaluated(self, weights: Tensors, state: State) -> Tensors:
         """The weights that are measured: averages first, then what changes them."""

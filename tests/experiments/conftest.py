@@ -49,10 +49,8 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Steps on a CPU are captured, and updates have the form that they have on a GPU."""
     monkeypatch.setitem(captured_step.RECORDERS, "cpu", RecordedGraph)
     monkeypatch.setattr(captured_step, "_WARM_UP", 2)
-    monkeypatch.setattr(captured_step, "_OFTEN", 10)
-    monkeypatch.setattr(captured_step, "_MANY", 4)
     monkeypatch.setattr(ElementwiseUpdate, "_is_uniform", lambda *_: False)
-    monkeypatch.setattr(captured_step.CapturedStep, "broken", False)
+    monkeypatch.setattr(captured_step.Program, "broken", False)
     monkeypatch.setattr(RecordedGraph, "made", 0)
     monkeypatch.setattr(RecordedGraph, "replays", 0)
     captured_step.forget()

@@ -271,7 +271,7 @@ def test_what_diverges_on_rank_1_has_diverged_on_all(kind: str, what: str) -> No
     for each in engines:
         each.advance(2)
     if what == "losses":
-        losses = broken.loss_sum[1:2] if kind == "stacked" else broken.runs[1].loss_sum
+        losses = broken.stack.losses[1:2] if kind == "stacked" else broken.runs[1].loss_sum
         losses.fill_(torch.inf)
     elif kind == "stacked":
         broken.stack.weights[1, 0] = torch.nan

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from experiments.engines.capture import captured_step
-from experiments.engines.capture.captured_step import CapturedStep, Program, StepInputs
+from experiments.engines.capture.captured_step import Program, StepInputs
 from experiments.engines.capture.rules import CaptureError
 from tests.experiments.recorded_graph import RecordedGraph
 
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.usefixtures("recorded")
 CPU = torch.device("cpu")
 
 
-def _captured(step: Any) -> CapturedStep:
-    return CapturedStep(step, CPU, "a step")
+def _captured(step: Any) -> Program:
+    return Program(lambda inputs: step(), CPU, "a step", state=[], settings=[], steps=1)  # noqa: ARG005
 
 
 def test_a_number_of_pythons_is_recorded_as_it_was() -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from experiments import optimizers
-from experiments.engines.stack import Stack
+from experiments.engines.stack import Stack, offsets_of
 from experiments.engines.updates import FusedUpdate, _vectors
 from experiments.optimizers import stacked_update
 from experiments.optimizers.base import RATE_FACTOR, Optimizer
@@ -66,12 +66,13 @@ def _draws(optimizer: Optimizer, rows: int, decay: bool = True) -> list[dict[str
 def _stack(rows: int, dtype: torch.dtype = torch.float64) -> Stack:
     """Random weights; the biases begin at 0, as usual."""
     shapes = [torch.Size(shape) for shape in SHAPES.values()]
-    nothing = torch.zeros(0, dtype=dtype)
     stack = Stack(
-        names=list(SHAPES), shapes=shapes, trainable=list(SHAPES), weights=nothing, gradient=nothing
+        names=list(SHAPES),
+        shapes=shapes,
+        trainable=list(SHAPES),
+        weights=torch.zeros(rows, offsets_of(shapes)[-1], dtype=dtype),
+        losses=torch.zeros(rows),
     )
-    stack.weights = torch.zeros(rows, stack.size, dtype=dtype)
-    stack.gradient = torch.zeros_like(stack.weights)
     draw = torch.Generator().manual_seed(1)
     for name, view in stack.views.items():
         if name != "in.bias":

@@ -1,1 +1,1 @@
-"""Steps that a GPU replays by itself: CUDA graphs of whole training steps, in both engines."""
+"""Steps of a stack that a GPU replays by itself: CUDA graphs of whole training steps."""

@@ -30,9 +30,6 @@ from experiments.engines.capture.rules import CaptureError, Checked
 _WARM_UP = 10
 """Steps that are taken before one is recorded: libraries choose kernels and take memory there. To
 record a step takes longer than a few of them. The last one is checked (``rules``)."""
-_OFTEN = 64
-"""Steps after which many of them are recorded as one."""
-_MANY = 16
 _PROGRAMS = 16
 """Programs that a process keeps."""
 
@@ -92,78 +89,6 @@ def _on_side_stream(device: torch.device) -> Iterator[None]:
     present.wait_stream(side)
 
 
-class CapturedStep:
-    """``step`` many times: the first ones as they are, the others from a recording."""
-
-    seconds: ClassVar[float] = 0.0
-    """Seconds that all recordings of this process took."""
-    broken: ClassVar[bool] = False
-    """Whether a recording of this process failed: then there are no others, since torch's allocator
-    may not be as before."""
-
-    def __init__(
-        self,
-        step: Callable[[], None],
-        device: torch.device,
-        name: str,
-    ) -> None:
-        """``name``: what a warning calls it."""
-        self.step, self.device, self.name = step, device, name
-        self.refusal = "an earlier recording failed" if CapturedStep.broken else None
-        """Why it cannot be recorded."""
-        self.taken = 0
-        self._graphs: dict[int, Graph] = {}
-
-    def run(self, steps: int) -> bool:
-        """Take so many steps; whether that was possible: else they are to be taken otherwise."""
-        while steps and self.refusal is None:
-            many = steps >= _MANY and self.taken >= _OFTEN
-            taken = self._advance(_MANY if many else 1)
-            self.taken += taken
-            steps -= taken
-        return self.refusal is None
-
-    def _advance(self, steps: int) -> int:
-        if self.taken < _WARM_UP:
-            try:
-                with Checked() if self.taken == _WARM_UP - 1 else nullcontext():
-                    self.step()
-            except CaptureError as error:
-                self._refuse(str(error))
-            return 1
-        if steps not in self._graphs:
-            self._record(steps)
-        if self.refusal is None:
-            self._graphs[steps].replay()
-        return steps
-
-    def _record(self, steps: int) -> None:
-        def work() -> None:
-            for _ in range(steps):
-                self.step()
-
-        began = time.perf_counter()
-        graph = RECORDERS[self.device.type](self.device)
-        try:
-            graph.record(work)
-        # What a user's model does that cannot be recorded fails in any way; it is reported.
-        except Exception as error:
-            CapturedStep.broken = True
-            while isinstance(error.__context__, Exception):  # the first, which broke the recording
-                error = error.__context__
-            self._refuse(str(error).splitlines()[0] if str(error) else type(error).__name__)
-        else:
-            self._graphs[steps] = graph
-        finally:
-            CapturedStep.seconds += time.perf_counter() - began
-
-    def _refuse(self, reason: str) -> None:
-        self.refusal = reason
-        warnings.warn(
-            f"{self.name} is trained without CUDA graphs, which is slower: {reason}", stacklevel=2
-        )
-
-
 class StepInputs:
     """What changes from step to step: tensors with the steps as first dimension, filled for many
     steps at once, and the number of the next step, which is on the device too."""
@@ -173,11 +98,6 @@ class StepInputs:
         self.steps, self.device = steps, device
         self._next = torch.zeros(1, dtype=torch.int64, device=device)
         self._tables: dict[str, Tensor] = {}
-
-    @property
-    def names(self) -> list[str]:
-        """Those that were filled first came first."""
-        return list(self._tables)
 
     def fill(self, values: Mapping[str, Tensor]) -> None:
         """Take the next steps from ``values``; those of the host are copied without a wait."""
@@ -200,11 +120,18 @@ class StepInputs:
 
 
 class Program:
-    """A captured step with the memory that it works on, for all trials and packs of one shape.
+    """A step that is taken a few times, then recorded and replayed, with the memory that it works
+    on, for all trials and packs of one shape.
 
     Their tensors are copied in before steps and out after them, so that a pack may change as it
     likes between steps: a trial that leaves or joins, a snapshot, another study.
     """
+
+    seconds: ClassVar[float] = 0.0
+    """Seconds that all recordings of this process took."""
+    broken: ClassVar[bool] = False
+    """Whether a recording of this process failed: then there are no others, since torch's allocator
+    may not be as before."""
 
     def __init__(
         self,
@@ -218,17 +145,16 @@ class Program:
     ) -> None:
         """
         Args:
+            name: what a warning calls it.
             state: what ``step`` changes; ``settings``: what it reads, of these trials.
             steps: the most whose inputs are filled at once.
-            name: see ``CapturedStep``.
         """
-
-        def whole() -> None:
-            step(self.inputs)
-            self.inputs.advance()
-
-        self.inputs = StepInputs(steps, device)
-        self.step = CapturedStep(whole, device, name)
+        self.device, self.name, self.inputs = device, name, StepInputs(steps, device)
+        self.refusal = "an earlier recording failed" if Program.broken else None
+        """Why it cannot be recorded."""
+        self.taken = 0
+        self._step = step
+        self._graph: Graph | None = None
         self._state, self._settings = list(state), list(settings)
 
     def advance(
@@ -243,18 +169,66 @@ class Program:
         as it was, and the caller takes the steps.
         """
         try:
-            with torch.no_grad(), _on_side_stream(self.step.device):
+            with torch.no_grad(), _on_side_stream(self.device):
                 _copy(self._state, state)
                 _copy(self._settings, settings)
                 for count, of_steps in inputs:
                     self.inputs.fill(of_steps)
-                    if not self.step.run(count):
+                    if not self.run(count):
                         return False
                 _copy(state, self._state)
         except torch.OutOfMemoryError:
             forget()  # a smaller pack will need the memory
             raise
         return True
+
+    def run(self, steps: int) -> bool:
+        """Take so many steps on the program's own memory; whether that was possible."""
+        for _ in range(steps):
+            if self.taken < _WARM_UP:
+                self._check()
+            else:
+                self._graph = self._graph or self._recorded()
+                if self._graph is not None:
+                    self._graph.replay()
+            if self.refusal is not None:
+                return False
+            self.taken += 1
+        return True
+
+    def _whole(self) -> None:
+        self._step(self.inputs)
+        self.inputs.advance()
+
+    def _check(self) -> None:
+        """Take a step as it is."""
+        try:
+            with Checked() if self.taken == _WARM_UP - 1 else nullcontext():
+                self._whole()
+        except CaptureError as error:
+            self._refuse(str(error))
+
+    def _recorded(self) -> Graph | None:
+        began = time.perf_counter()
+        graph = RECORDERS[self.device.type](self.device)
+        try:
+            graph.record(self._whole)
+        # What a user's model does that cannot be recorded fails in any way; it is reported.
+        except Exception as error:
+            Program.broken = True
+            while isinstance(error.__context__, Exception):  # the first, which broke the recording
+                error = error.__context__
+            self._refuse(str(error).splitlines()[0] if str(error) else type(error).__name__)
+            return None
+        finally:
+            Program.seconds += time.perf_counter() - began
+        return graph
+
+    def _refuse(self, reason: str) -> None:
+        self.refusal = reason
+        warnings.warn(
+            f"{self.name} is trained without CUDA graphs, which is slower: {reason}", stacklevel=2
+        )
 
 
 def _copy(into: Sequence[Tensor], values: Sequence[Tensor]) -> None:

@@ -1,158 +1,130 @@
-"""The steps of a stack of models as a captured step."""
+"""The steps of a stack of models as a captured step: its examples are gathered by their indices,
+and all else that changes from step to step is read from tables on the device."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from experiments.engines.capture import captured_step
-from experiments.engines.capture.batches import capturable, fetched, most_steps, step_inputs
 from experiments.engines.capture.captured_step import Program, StepInputs
 from experiments.engines.randomness import key_of
 from experiments.engines.stack import StackedStep
-from experiments.engines.updates import FusedUpdate, Update
+from experiments.engines.stacked_batches import Row, gathers, indices_of
+from experiments.engines.updates import FusedUpdate, Update, learning_rates
 from experiments.identity import optimizer_identity
 from experiments.optimizers.stacked_update import StackedUpdate
-from experiments.plan import Trial
 from experiments.training.study_context import StudyContext
-from workloads import Batch
 
 _KNOWN = ("parameters", "state", "values", "parts", "batches", "_scratch")
 """Attributes of an update that are tensors, or the same for one shape and one optimizer."""
+_IN_STEPS = (
+    *("before_step", "select", "perturbed", "gradient", "after_step"),
+    *("communication", "optimizer"),
+)
+"""Hooks that are called in a step, besides those of the forward pass; they may do anything."""
+_TABLE_BYTES = 2**22
 
 
-@dataclass(frozen=True, kw_only=True)
-class StackInTraining:
-    """A stack of models, each at its own step, as captured steps need it."""
-
-    stepper: StackedStep
-    update: Update
-    loss_sum: Tensor
-    micro: int
-    """Examples of one model in a forward pass."""
-    trials: Sequence[Trial]
-    """Of each row."""
-    taken: Sequence[int]
-    """Steps that each row has taken."""
-    first: int
-    """The step that tells the batch size."""
-    indices: Callable[[int, int], Tensor]
-    """The examples of some steps, ``(steps, models, examples)``, from the number of the first one,
-    counted from the present step, and how many."""
-
-    @property
-    def size(self) -> int:
-        """The global batch size."""
-        return self.stepper.context.study.batches.size(self.first)
-
-    def reads(self) -> Callable[[int, int], dict[str, Tensor]]:
-        """See ``inputs_of``."""
-        context, random = self.stepper.context, bool(self.stepper.draws)
-        return inputs_of(context, self.trials, self.taken, random=random)
+def capturable(context: StudyContext) -> bool:
+    """Whether steps of a study may be captured: on this kind of device, by one worker, and without
+    what the host decides in a step."""
+    techniques = context.techniques
+    return (
+        context.device.type in captured_step.RECORDERS
+        and context.layout.ranks.size == 1
+        and context.layout.stacks
+        and gathers(context)
+        and not context.precision.scales
+        and not techniques.change_by_step
+        and not techniques.define(*_IN_STEPS)
+    )
 
 
 def advance_captured(
-    of: StackInTraining, steps: int, batches: Callable[[], Iterator[tuple[int, Batch]]]
+    stepper: StackedStep, update: Update, rows: Sequence[Row], seen: Sequence[Row], steps: int
 ) -> bool:
     """Take so many steps as captured ones, if they can be: whether they are taken.
 
-    ``batches``: as ``step_inputs`` has them.
+    ``seen``: the rows whose examples each of ``rows`` sees; the first one's step tells the batch
+    size.
     """
-    program = _program_of(of)
-    if program is None or not isinstance(of.update, FusedUpdate):
+    if not capturable(stepper.context) or not isinstance(update, FusedUpdate):
         return False
-    context, most = of.stepper.context, program.inputs.steps
-    inputs = step_inputs(context, steps, most, of.indices, batches, of.reads())
-    return program.advance(state_of(of.update, of.loss_sum), settings_of(of.update), inputs)
+    program = _program_of(stepper, update, seen[0].step)
+    if program is None:
+        return False
+    inputs = _inputs(stepper, rows, seen, steps, program.inputs.steps)
+    return program.advance(state_of(update), settings_of(update), inputs)
 
 
-def _program_of(of: StackInTraining) -> Program | None:
-    """The program for steps of the present batch size, which has a stack of its own; ``None``: they
-    cannot be captured."""
-    stepper, update, loss_sum, micro = of.stepper, of.update, of.loss_sum, of.micro
-    context = stepper.context
-    if not capturable(context) or not isinstance(update, FusedUpdate):
-        return None
+def _program_of(stepper: StackedStep, update: FusedUpdate, first: int) -> Program | None:
+    """The program for steps of the batch size at step ``first``, which has a stack of its own;
+    ``None``: they cannot be captured."""
+    context, micro = stepper.context, stepper.micro
     plain = numbers(update.form)
     if plain is None:
         return None
-    size, part = of.size, context.part(of.first)
+    size, part = context.study.batches.size(first), context.part(first)
     optimizer = optimizer_identity(context.optimizer, context.study.workload.base)
-    shapes = [x.shape for x in (*state_of(update, loss_sum), *settings_of(update))]
+    shapes = [x.shape for x in (*state_of(update), *settings_of(update))]
     text = json.dumps([optimizer, plain, shapes, size, part.stop, micro, context.precision.name])
-    key = ("stacked", text, stepper.identity, context.splits["train"])
+    key = (text, stepper.identity, context.splits["train"])
 
     def make() -> Program:
         stack, own_update = deepcopy((stepper.stack, update))
-        own = StackedStep(context, stepper.base, stack, stepper.draws)
-        losses = loss_sum.clone()
-        examples = part.stop - part.start
-        starts = {
-            low: torch.tensor(part.start + low, device=context.device)
-            for low in range(0, examples, micro)
-        }
+        own = StackedStep(context, stepper.base, stack, stepper.draws, micro)
 
         def take(inputs: StepInputs) -> None:
-            batch = fetched(context, inputs)
-            for low in starts:
-                rows = batch if examples <= micro else tuple(x[:, low : low + micro] for x in batch)
-                random = (inputs["keys"], starts[low]) if stepper.draws else ()
-                losses.add_(own.add_gradient(rows, random, size, first=low == 0))
+            index = inputs["index"]
+            batch = context.train.fetch(index.reshape(-1), training=True)
+            of_models = tuple(x.view(*index.shape, *x.shape[1:]) for x in batch)
+            keys = inputs["keys"] if stepper.draws else None
+            own.take_gradient(of_models, size, keys, part.start)
             own_update.step(inputs["rates"])
 
+        indices = stack.width * (part.stop - part.start)
         return Program(
             take,
             context.device,
             f"{context.workload.name} in a stack of {stack.width}",
-            state=state_of(own_update, losses),
+            state=state_of(own_update),
             settings=settings_of(own_update),
-            steps=most_steps(context, stack.width * examples),
+            steps=max(1, min(256, _TABLE_BYTES // (8 * max(indices, 1)))),
         )
 
     made = captured_step.program(key, make)
-    return made if made.step.refusal is None else None
+    return made if made.refusal is None else None
 
 
-def rates_of(
-    context: StudyContext, trials: Sequence[Trial]
-) -> tuple[bool, Callable[[Sequence[int]], Tensor], Tensor]:
-    """Whether the learning rates of these rows are constant, their factors at given steps, and the
-    rates, ``(models, 1)`` float64 of the host."""
-    schedule, values = context.schedule, [trial.metaparameters for trial in trials]
-    rates = [[float(each.get("learning_rate", 1.0))] for each in values]
-    constant = all(schedule.is_constant(each) for each in values)
-    return constant, schedule.factors_of(values), torch.tensor(rates, dtype=torch.float64)
-
-
-def inputs_of(
-    context: StudyContext, trials: Sequence[Trial], steps: Sequence[int], *, random: bool
-) -> Callable[[int, int], dict[str, Tensor]]:
-    """What captured steps of these rows read besides examples: of how many, from how many on after
-    the present ``steps``; ``random``: whether forward passes draw random numbers."""
-    constant, factors, rates = rates_of(context, trials)
-
-    def read(first: int, count: int) -> dict[str, Tensor]:
-        ats = [[step + i for step in steps] for i in range(first, first + count)]
-        inputs = {"rates": rates.repeat(count, 1, 1)}
-        if not constant:
-            inputs["rates"] = torch.stack([rates * factors(at) for at in ats])
-        if random:
-            keys = [[key_of(t.seed, at) for t, at in zip(trials, row, strict=True)] for row in ats]
+def _inputs(
+    stepper: StackedStep, rows: Sequence[Row], seen: Sequence[Row], steps: int, most: int
+) -> Iterator[tuple[int, dict[str, Tensor]]]:
+    """What the next ``steps`` read, at most ``most`` at once, with their number."""
+    context, part = stepper.context, stepper.context.part(seen[0].step)
+    rates_at = learning_rates(context, [row.trial for row in rows])
+    for first in range(0, steps, most):
+        count = min(most, steps - first)
+        taken = [[row.step + first + i for row in rows] for i in range(count)]
+        inputs = {
+            "index": indices_of(seen, part, first, count),
+            "rates": torch.stack([rates_at(of_rows) for of_rows in taken]),
+        }
+        if stepper.draws:
+            seeds = [row.trial.seed for row in rows]
+            keys = [[key_of(*each) for each in zip(seeds, t, strict=True)] for t in taken]
             inputs["keys"] = torch.tensor(keys)
-        return inputs
-
-    return read
+        yield count, inputs
 
 
-def state_of(update: FusedUpdate, loss_sum: Tensor) -> list[Tensor]:
+def state_of(update: FusedUpdate) -> list[Tensor]:
     """What steps change."""
-    return [update.stack.weights, loss_sum, *update.form.state.values()]
+    return [update.stack.weights, update.stack.losses, *update.form.state.values()]
 
 
 def settings_of(update: FusedUpdate) -> list[Tensor]:
