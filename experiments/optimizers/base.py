@@ -67,16 +67,8 @@ class Optimizer(abc.ABC):
     """Whether differences in the last bits of a gradient grow to a share of the weights within
     tens of steps: decompositions, or products in bfloat16. In micro-batches or on several workers
     such an optimizer takes another trajectory, of the same distribution."""
-    scope = "any parameter"
-    """What it can train, in words."""
-
-    def takes(self, shape: torch.Size, *, hidden: bool) -> bool:  # noqa: ARG002 - a hook
-        """Whether it can train a parameter of this shape.
-
-        Args:
-            hidden: whether it is neither an embedding nor of the output layer.
-        """
-        return True
+    uses_hidden = False
+    """Whether it asks for the option ``HIDDEN``."""
 
     def whole(
         self,
@@ -91,10 +83,6 @@ class Optimizer(abc.ABC):
         """Whether evaluations measure other weights than it trains: a class with the methods
         ``eval`` and ``train``, as schedule-free optimizers have them."""
         return all(callable(getattr(self.kind, name, None)) for name in ("eval", "train"))
-
-    def uses(self, name: str, given: Iterable[str]) -> bool:  # noqa: ARG002 - a hook
-        """Whether a metaparameter matters where those of ``given`` are set."""
-        return True
 
     @abc.abstractmethod
     def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:

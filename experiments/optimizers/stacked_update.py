@@ -285,24 +285,6 @@ class ElementwiseUpdate(StackedUpdate):
         """The step of some columns."""
 
 
-class ParameterwiseUpdate(StackedUpdate):
-    """An update that treats each parameter by itself, wherever in memory it is."""
-
-    def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
-        self.step_each(self.parameters, weights, gradient, learning_rate)
-
-    @abc.abstractmethod
-    def step_each(
-        self,
-        places: Sequence[ParameterSlice],
-        weights: Tensor,
-        gradient: Tensor,
-        learning_rate: Tensor,
-    ) -> None:
-        """``step`` for rows that hold other parameters too; ``places``: where these are in them,
-        in the order of ``parameters``."""
-
-
 def norm_of_rows(rows: Tensor) -> Tensor:
     """The Euclidean norm of each row of ``(models, numbers)``, as ``(models, 1)``.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ import torch
 
 from experiments.config.compile import load as load_file
 from experiments.errors import ExperimentError
+from experiments.optimizers import get
+from experiments.optimizers.groups import parameter_options
 from experiments.plan import WorkloadRef
 from experiments.seeds import derive
 from experiments.training.batch_order import BatchOrder
@@ -202,6 +205,16 @@ def test_errors(
     assert message in str(raised.value)
     assert "\n" not in str(raised.value)
     assert hint in (raised.value.hint or "")
+
+
+def test_a_deep_models_parameters_are_listed_by_block() -> None:
+    named = {f"blocks.{i}.{part}": torch.zeros(2) for i in range(7) for part in ("up", "down")}
+    for pattern, hint in (("block.3.up", "'blocks.3.up'"), ("none", "known: blocks.*.up, blocks")):
+        groups = {pattern: {"weight_decay": 0.0}}
+        workload = SimpleNamespace(name="deep", parameter_groups=lambda _, groups=groups: groups)
+        with pytest.raises(ExperimentError, match=f"no parameter is called '{pattern}'") as caught:
+            parameter_options(get("sgd"), workload, named)
+        assert hint in (caught.value.hint or "")
 
 
 def test_an_option_that_an_optimizer_lacks_is_passed_over(own: WorkloadRef) -> None:
