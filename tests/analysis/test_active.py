@@ -104,7 +104,6 @@ def test_the_packaged_arms_that_never_act() -> None:
     for experiment, where, name in (
         ("techniques-digits", "technique LIKE '%swa%'", "swa 0.75"),
         ("techniques-digits", "schedule = 'wsd'", "wsd"),
-        ("techniques-transfer", "technique LIKE '{_freeze_out%'", "freeze_out 0.5"),
         ("techniques-compression", "technique LIKE '%until%'", "prune sparsity 0.8 until 0.5"),
     ):
         both = f"experiment = '{experiment}' AND ({where} OR schedule = 'constant' AND {plain})"

@@ -15,7 +15,6 @@ IN_STEPS = ("clip", "ema", "gradient_noise", "lookahead", "prune", "swa", "weigh
 CASES: list[dict[str, Any]] = [
     *({name: EXAMPLES[name]} for name in IN_STEPS),
     *(each for each in VARIANTS if {*each} & {*IN_STEPS}),
-    {"freeze_out": 0.1},
 ]
 
 
