@@ -58,6 +58,9 @@ class Optimizer(abc.ABC):
     decoupled_decay: bool | None = None
     """Whether a step shrinks the weights by learning rate times weight decay, so that weight decay
     has a time scale; ``None``: not known."""
+    sums_gradients = False
+    """Whether gradients are summed with the factor ``momentum``, so that a constant one moves the
+    weights by learning rate / (1 - momentum) times it."""
     multiplies_matrices = False
     """Whether its update is made of matrix products, which gain from a stack by themselves."""
     elementwise = False
@@ -151,12 +154,12 @@ class Optimizer(abc.ABC):
         """Options of some parameters: pattern of names -> metaparameters."""
         return {}
 
-    def effective_learning_rate(
-        self,
-        metaparameters: Mapping[str, Value],  # noqa: ARG002
-    ) -> float | None:
+    def effective_learning_rate(self, metaparameters: Mapping[str, Value]) -> float | None:
         """learning rate / (1 - momentum), or ``None`` where that has no meaning."""
-        return None
+        if not self.sums_gradients:
+            return None
+        values = {"momentum": 0.0, **self.defaults, **self.arguments_in(metaparameters)}
+        return float(metaparameters["learning_rate"]) / (1 - float(values["momentum"]))
 
     def arguments_in(self, metaparameters: Mapping[str, Value]) -> dict[str, Value]:
         """The part of a trial's metaparameters that this optimizer takes."""
@@ -174,8 +177,12 @@ class PackagedOptimizer(Optimizer):
         self.arguments = frozenset(self.defaults)
 
     def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:
-        """The names of torch: ``lr``, ``betas``, ``eps``; the others are not renamed."""
-        values = {k: float(v) for k, v in {**self.defaults, **metaparameters}.items()}
+        """The names of torch: ``lr``, ``betas``, ``eps``; the others are not renamed. Numbers are
+        whole where the default is."""
+        values: dict[str, Any] = {
+            name: type(self.defaults.get(name, 0.0))(value)
+            for name, value in {**self.defaults, **metaparameters}.items()
+        }
         arguments: dict[str, Any] = {"lr": values.pop("learning_rate")}
         if {"beta1", "beta2"} <= values.keys():
             arguments["betas"] = (values.pop("beta1"), values.pop("beta2"))

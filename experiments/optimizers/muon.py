@@ -229,13 +229,7 @@ class _Matrices(PackagedOptimizer):
     }
 
     def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:
-        arguments = super().torch_arguments(metaparameters)
-        return {
-            **arguments,
-            "nesterov": bool(arguments["nesterov"]),
-            "ns_steps": int(arguments["ns_steps"]),
-            "adjust_lr_fn": "match_rms_adamw",
-        }
+        return {**super().torch_arguments(metaparameters), "adjust_lr_fn": "match_rms_adamw"}
 
 
 _MATRICES, _ADAMW = _Matrices(), AdamW()

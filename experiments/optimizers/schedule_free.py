@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from experiments.optimizers.base import LibraryOptimizer
-from experiments.optimizers.stacked_update import StackedUpdate, decay_into_gradient
+from experiments.optimizers.stacked_update import StackedUpdate
 from experiments.plan import Value
 from experiments.search.domains import Domain
 
@@ -52,11 +52,10 @@ class _StackedScheduleFree(StackedUpdate):
         return computed
 
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
-        state, values = self.state, self.values
+        state = self.state
         if self.adaptive:
             gradient = gradient.div_(self._denominator(gradient))
-        if self.decays:
-            decay_into_gradient(weights, gradient, values["weight_decay"])
+        self.decay_into(gradient, weights)
         rate = learning_rate.double()
         # A parameter's factor of the rate cancels in c, which is the same for all of them.
         largest = torch.maximum(state["largest_rate"], rate.amax(dim=1, keepdim=True))

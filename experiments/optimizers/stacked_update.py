@@ -120,6 +120,11 @@ class StackedUpdate(abc.ABC):
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
         """Update ``weights`` in place; ``gradient`` may be overwritten."""
 
+    def decay_into(self, gradient: Tensor, weights: Tensor) -> None:
+        """L2 regularization: add weight decay times the weights to the gradient, in place."""
+        if self.decays:
+            multiply_add(gradient, weights, self.values["weight_decay"])
+
     def evaluated(self, weights: Tensor) -> Tensor | None:  # noqa: ARG002 - a hook
         """The weights that evaluations measure, a new tensor; ``None``: the trained ones."""
         return None
@@ -178,8 +183,8 @@ class ElementwiseUpdate(StackedUpdate):
 
     def _step_groups(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
         self._decay(weights, learning_rate)
-        if self.decays and not self.decoupled:
-            decay_into_gradient(weights, gradient, self.values["weight_decay"])
+        if not self.decoupled:
+            self.decay_into(gradient, weights)
         values = {**self.values, **self.begin(learning_rate)}
         columns = {n: v for n, v in values.items() if v.shape[1] == 1}
         state = {name: v for name, v in self.state.items() if v.shape == weights.shape}
@@ -302,8 +307,3 @@ def multiply_add(sums: Tensor, factors: Tensor, values: Tensor) -> Tensor:
     if values.shape[1] == 1:
         return sums.addcmul_(factors, values)
     return sums.add_(factors * values)
-
-
-def decay_into_gradient(weights: Tensor, gradient: Tensor, weight_decay: Tensor) -> None:
-    """L2 regularization: add ``weight_decay * weights`` to the gradient, in place."""
-    multiply_add(gradient, weights, weight_decay)

@@ -112,13 +112,9 @@ class Schedule:
         """Arguments of ``shape`` without a default."""
         return tuple(name for name in self._shape_arguments if name not in self.defaults)
 
-    def steps_name(self, name: str) -> str:
-        """The name of a length in steps, from that of any of its forms; other names unchanged."""
-        return self.shares.get(name) or self.amounts.get(name) or name
-
     def other_forms(self, name: str) -> tuple[str, ...]:
         """The other names of the same length, the share first; none of what is not a length."""
-        steps = self.steps_name(name)
+        steps = self.shares.get(name) or self.amounts.get(name) or name
         if steps not in self._lengths:
             return ()
         share = steps.removesuffix(_STEPS)
