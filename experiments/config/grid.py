@@ -21,6 +21,7 @@ from experiments.identity import canonical, optimizer_identity, schedule_identit
 from experiments.optimizers import Optimizer
 from experiments.plan import AUTO, Layout, Precision
 from experiments.schedules import Schedule
+from experiments.schedules.base import WARMUP
 from experiments.techniques import SETTINGS
 from results.counts import count
 from workloads import Workload, WorkloadError
@@ -125,7 +126,7 @@ class Grid:
     def _check_arguments(self, file: ExperimentFile) -> None:
         """An argument must belong to one: the schedule, the optimizer or the workload."""
         for schedule, optimizer in itertools.product(self.schedules, self.optimizers):
-            for name in sorted(optimizer.arguments & schedule.specific_arguments):
+            for name in sorted(optimizer.arguments & schedule.arguments - {*WARMUP}):
                 raise file.error(
                     (*file.path_of("schedule"), self.schedules.index(schedule)),
                     f"schedule {schedule.label} and optimizer {optimizer.label} both have an "

@@ -32,6 +32,11 @@ HIDDEN = "hidden"
 """The option of a parameter that is false (0) for embeddings and the output layer."""
 
 
+def averages(optimizer: Any) -> bool:
+    """Whether an optimizer of torch, or its class, measures other weights than it trains."""
+    return all(callable(getattr(optimizer, name, None)) for name in ("eval", "train"))
+
+
 class Optimizer(abc.ABC):
     """One entry of the registry: ``experiments.optimizers.get(name)``."""
 
@@ -85,7 +90,7 @@ class Optimizer(abc.ABC):
     def averages(self) -> bool:
         """Whether evaluations measure other weights than it trains: a class with the methods
         ``eval`` and ``train``, as schedule-free optimizers have them."""
-        return all(callable(getattr(self.kind, name, None)) for name in ("eval", "train"))
+        return averages(self.kind)
 
     @abc.abstractmethod
     def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:

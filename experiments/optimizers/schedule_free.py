@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.optimizers.base import LibraryOptimizer
+from experiments.optimizers.base import LibraryOptimizer, averages
 from experiments.optimizers.stacked_update import StackedUpdate
 from experiments.plan import Value
 from experiments.search.domains import Domain
@@ -123,11 +123,6 @@ class ScheduleFreeAdamW(ScheduleFreeSGD):
         "learning_rate": {"log": [1e-4, 1]},
         "weight_decay": {"log": [1e-4, 1]},
     }
-
-
-def averages(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether it measures other weights than it trains."""
-    return all(callable(getattr(optimizer, name, None)) for name in ("eval", "train"))
 
 
 @contextmanager

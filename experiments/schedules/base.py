@@ -91,8 +91,6 @@ class Schedule:
         """Legal values of the arguments, by name."""
         self.arguments = frozenset({*self._shape_arguments, *lengths, *self.shares, *self.amounts})
         """Legal metaparameter names, as written in an experiment file."""
-        self.specific_arguments = self.arguments - {*WARMUP}
-        """The arguments that not every schedule has."""
 
     def shape(self, *arguments: Any, **values: Any) -> float:
         """``shape(step, …)``: the factor after warmup.

@@ -14,7 +14,8 @@ from experiments import optimizers, schedules
 from experiments.config.compile import load
 from experiments.engines.module import ModuleEngine
 from experiments.errors import ExperimentError
-from experiments.optimizers.schedule_free import averages, evaluated_weights
+from experiments.optimizers.base import averages
+from experiments.optimizers.schedule_free import evaluated_weights
 from experiments.plan import WorkloadRef
 from experiments.search.domains import DOMAINS, domain_of
 from tests.problems import engine, largest_difference, study, trials
