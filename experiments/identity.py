@@ -18,7 +18,6 @@ from typing import Any
 from experiments.errors import ExperimentError
 from experiments.factors.of_target import OfTarget
 from experiments.optimizers import Optimizer
-from experiments.optimizers.routed import Routed
 from experiments.schedules import Schedule
 from experiments.schedules.base import WARMUP
 from experiments.techniques import data_files
@@ -75,11 +74,7 @@ def digest(value: Any) -> str:
 
 def optimizer_identity(optimizer: Optimizer, base: str | None) -> dict[str, Any]:
     """The name of a registered optimizer; of a user's one the name without its folder, and the
-    hash of its syntax tree and of those of the local modules that it imports; of a mapping its
-    patterns in their order, with the identities of their optimizers."""
-    if isinstance(optimizer, Routed) and optimizer.named:
-        rules = [[p, optimizer_identity(rule, base)] for p, rule in optimizer.routes]
-        return {"routes": rules}
+    hash of its syntax tree and of those of the local modules that it imports."""
     return _of_file(optimizer.name, base) or {"name": optimizer.name}
 
 

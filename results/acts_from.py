@@ -31,7 +31,7 @@ def acts_from(row: Mapping[str, Any]) -> dict[str, int]:
     budget = row.get("budget_steps")
     if budget is not None and budget == budget:  # no NaN
         for name, given in _mapping(row, "technique").items():
-            arguments = given if isinstance(given, Mapping) else {_FIRST.get(name, ""): given}
+            arguments = given if isinstance(given, Mapping) else {"begin": given}
             begins[name] = _of_technique(name, arguments, int(budget))
     values, phases = _mapping(row, "metaparameters"), BatchPhases.of(row.get("batch_sizes"))
     if phases is None:
@@ -41,16 +41,10 @@ def acts_from(row: Mapping[str, Any]) -> dict[str, int]:
     return {name: steps for name, steps in begins.items() if steps}
 
 
-_FIRST = {"swa": "begin", "freeze_out": "first"}
-"""The argument of a technique that is written as one value."""
-
-
 def _of_technique(name: str, arguments: Mapping[str, Any], budget: int) -> int:
     """``Technique.acts_from`` of the packaged technique ``name``."""
     if name == "swa":
         return max(1, round(float(arguments.get("begin", 0.75)) * budget))
-    if name == "freeze_out":
-        return round(float(arguments["first"]) * budget)
     if name == "prune" and arguments.get("until") is not None:
         first = round(float(arguments.get("begin", 0.0)) * budget)
         return max(first + 1, round(float(arguments["until"]) * budget)) - 1

@@ -19,8 +19,8 @@ from experiments.config.schema import ExperimentFile
 from experiments.config.yaml_lines import Path, dotted
 from experiments.errors import ExperimentError
 from experiments.optimizers import Optimizer
-from experiments.optimizers.routed import Routed
-from experiments.optimizers.trial_run import OptimizerRun, is_users
+from experiments.optimizers.trial_run import OptimizerRun
+from experiments.optimizers.user_optimizer import UserOptimizer
 from experiments.plan import Layout
 from experiments.schedules import Schedule
 from experiments.training import evaluation_grid
@@ -75,7 +75,7 @@ def check_processes(file: ExperimentFile, layout: Layout) -> None:
 
 
 def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combination]) -> None:
-    """Each optimizer and schedule of a user's file, each optimizer of some parameters alone, and
+    """Each optimizer and schedule of a user's file, each optimizer that needs hidden matrices, and
     each of a user's workload with parameter groups must work; and at most one of a technique and
     the optimizer gives evaluations other weights than those that are trained.
 
@@ -132,7 +132,8 @@ def _needs_check(owner: Optimizer | Schedule, workload: Workload) -> bool:
     if isinstance(owner, Schedule):
         return owner.name not in schedules.names()
     users = type(workload).parameter_groups is not Workload.parameter_groups
-    return isinstance(owner, Routed) or is_users(owner) or (users and workload.version is None)
+    of_users = isinstance(owner, UserOptimizer) or (users and workload.version is None)
+    return owner.uses_hidden or of_users
 
 
 def _check_optimizer(combination: Combination) -> None:

@@ -18,9 +18,10 @@ from experiments.factors.design import combinations
 from experiments.factors.ramp import Ramp
 from experiments.factors.rule import Rule
 from experiments.identity import canonical, optimizer_identity, schedule_identity
-from experiments.optimizers import Optimizer, routed
+from experiments.optimizers import Optimizer
 from experiments.plan import AUTO, Layout, Precision
 from experiments.schedules import Schedule
+from experiments.schedules.base import WARMUP
 from experiments.techniques import SETTINGS
 from results.counts import count
 from workloads import Workload, WorkloadError
@@ -57,18 +58,6 @@ class Grid:
     def owners(self) -> list[Optimizer | Schedule]:
         """An optimizer, schedule or technique with arguments."""
         return [*self.optimizers, *self.schedules]
-
-    @property
-    def parts(self) -> list[Optimizer]:
-        """Optimizers of mappings that are not in the grid by themselves too, each once."""
-        taken = {key for owner in self.owners for key in (owner.name, owner.label)}
-        parts: dict[tuple[str, str], Optimizer] = {}
-        for mapping in self.optimizers:
-            if isinstance(mapping, routed.Routed) and mapping.named:
-                for part in mapping.rules:
-                    if taken.isdisjoint((part.name, part.label)):
-                        parts.setdefault((part.name, part.label), part)
-        return list(parts.values())
 
     @property
     def scheduled(self) -> frozenset[str]:
@@ -137,7 +126,7 @@ class Grid:
     def _check_arguments(self, file: ExperimentFile) -> None:
         """An argument must belong to one: the schedule, the optimizer or the workload."""
         for schedule, optimizer in itertools.product(self.schedules, self.optimizers):
-            for name in sorted(optimizer.arguments & schedule.specific_arguments):
+            for name in sorted(optimizer.arguments & schedule.arguments - {*WARMUP}):
                 raise file.error(
                     (*file.path_of("schedule"), self.schedules.index(schedule)),
                     f"schedule {schedule.label} and optimizer {optimizer.label} both have an "
@@ -194,8 +183,6 @@ def _values(file: ExperimentFile, key: str, value: Any) -> Sequence[Any]:
         raise file.error(path, f"grid.{key} is an empty list", "leave the key out")
     if key in ("technique", "rule"):
         return values
-    if key == "optimizer":
-        values = [_optimizer_text(file, i, item) for i, item in enumerate(values)]
     seen: set[str] = set()
     for i, item in enumerate(values):
         message = f"grid.{key}: {item!r} is not a value"
@@ -209,16 +196,6 @@ def _values(file: ExperimentFile, key: str, value: Any) -> Sequence[Any]:
             raise file.error((*path, i), f"grid.{key}: {item!r} is given twice", "keep one")
         seen.add(text)
     return values
-
-
-def _optimizer_text(file: ExperimentFile, position: int, value: Any) -> Any:
-    """A mapping of parameters' names to optimizers as the name that loads it."""
-    if not isinstance(value, Mapping):
-        return value
-    try:
-        return routed.text_of(value)
-    except ExperimentError as error:
-        raise file.error(("grid", "optimizer", position), str(error), error.hint) from None
 
 
 def _load(
@@ -254,8 +231,6 @@ def _check_labels(file: ExperimentFile, grid: Grid) -> None:
         same = identities.setdefault(canonical(identity), owner)
         namesake = labels.setdefault(label, owner)
         hint = f"give it another name: {name} as {label}-2"
-        if isinstance(owner, routed.Routed) and owner.named:
-            hint = f"give it another name in its mapping: as: {label}-2"
         if same is not owner:
             message, hint = f"{label} is {same.label}, which is in the grid already", "keep one"
         elif namesake is not owner:

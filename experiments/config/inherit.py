@@ -7,7 +7,6 @@ the paths of all files are relative to the folder of the one that is run.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,6 @@ from experiments.config import sources
 from experiments.config.yaml_lines import Path as KeyPath
 from experiments.config.yaml_lines import Places, read
 from experiments.errors import ExperimentError
-from experiments.optimizers import routed
 from experiments.search.space import SCALES
 from results.counts import count
 
@@ -27,8 +25,6 @@ _LONGEST_CHAIN = 20
 _DOTS = re.compile(r"\.(?!py:)")
 """Dots between keys: not the one in ``search.my_opt.py:Sophia.learning_rate``."""
 _LONGEST_QUOTE = 200
-_ROUTES = ("grid", "optimizer")
-"""Here a mapping is one optimizer; its patterns are not keys to merge."""
 
 
 def inherit(
@@ -118,36 +114,16 @@ def override(data: dict[str, Any], settings: Sequence[str], places: Places) -> N
 
 def _labels(data: Mapping[str, Any]) -> set[str]:
     """What the optimizers of a file's grid are called."""
-    labels = set()
-    for item in _optimizers(data):
-        with contextlib.suppress(ExperimentError):  # of a wrong one the grid's own check tells
-            text = routed.text_of(item) if isinstance(item, Mapping) else item
-            labels |= {optimizers.label(text)} if isinstance(text, str) else set()
-    return labels
-
-
-def _parts(data: Mapping[str, Any]) -> set[str]:
-    """What the optimizers of the grid's mappings are called."""
-    parts = set()
-    for item in _optimizers(data):
-        with contextlib.suppress(ExperimentError):
-            names = routed.parse(item)[0].values() if isinstance(item, Mapping) else ()
-            parts |= {optimizers.label(name) for name in names}
-    return parts
-
-
-def _optimizers(data: Mapping[str, Any]) -> list[Any]:
-    """The optimizers of a file's grid, as written."""
     grid = data.get("grid")
     value = grid.get("optimizer") if isinstance(grid, Mapping) else None
-    return value if isinstance(value, list) else [value]
+    written = value if isinstance(value, list) else [value]
+    return {optimizers.label(text) for text in written if isinstance(text, str)}
 
 
 def _remove_sections(data: dict[str, Any], before: set[str]) -> None:
-    """Remove from ``search`` and ``points`` the sections of optimizers that were in the grid
-    ``before``, by label, and are no longer: of a user's ones, and of those that a mapping has too,
-    whose section would then be the mapping's."""
-    for name in before - _labels(data) - ({*optimizers.names()} - _parts(data)):
+    """Remove from ``search`` and ``points`` the sections of a user's optimizers that were in the
+    grid ``before``, by label, and are no longer."""
+    for name in before - _labels(data) - {*optimizers.names()}:
         for key in ("search", "points"):
             if isinstance(data.get(key), dict):
                 data[key].pop(name, None)
@@ -207,12 +183,7 @@ def _merge(
         if value is None and key in base:
             base_places.drop(here)
             del base[key]
-        elif (
-            isinstance(before, dict)
-            and isinstance(value, Mapping)
-            and not _range(before, value)
-            and here != _ROUTES
-        ):
+        elif isinstance(before, dict) and isinstance(value, Mapping) and not _range(before, value):
             base_places.put(here, places.at(here))
             _merge(before, value, here, base_places, places)
         else:

@@ -12,7 +12,6 @@ import torch
 import workloads
 from experiments import optimizers, schedules, techniques
 from experiments.errors import ExperimentError, elsewhere, nearest
-from experiments.optimizers import routed
 from workloads import Workload
 from workloads.registry import packaged_name
 
@@ -92,8 +91,6 @@ def _workload(value: Any) -> tuple[str | None, dict[str, Any], Path]:
 
 
 def _optimizer(value: Any, base: Path) -> Any:
-    if isinstance(value, Mapping):
-        return {pattern: _optimizer(rule, base) for pattern, rule in value.items()}
     if not isinstance(value, type):
         return value
     name: str = value.__name__
@@ -146,9 +143,8 @@ def _arguments(names: list[Any], values: Mapping[str, Any], base: Path) -> set[s
     """Metaparameters that the optimizers and schedules of the call have."""
     arguments: set[str] = set()
     for name in names:
-        text = routed.text_of(name) if isinstance(name, Mapping) else name
-        if isinstance(text, str):
-            arguments |= optimizers.get(text, str(base)).arguments
+        if isinstance(name, str):
+            arguments |= optimizers.get(name, str(base)).arguments
     for name in _list(values.get("schedule", "constant")):
         if isinstance(name, str) and (name in schedules.names() or ":" in name):
             arguments |= schedules.get(name, str(base)).arguments

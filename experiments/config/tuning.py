@@ -1,9 +1,8 @@
 """The ``search`` key of an experiment file: what is tuned in each study, and over which range.
 
 Entries apply in this order, the later ones winning: the optimizer's default space, the schedule's,
-``search:`` itself, then its section of the schedule and its section of the optimizer. Before that
-of a mapping of parameters to optimizers come the sections of those optimizers. A plain value fixes
-a metaparameter; a range (``{log: [1e-4, 10]}``) tunes it.
+``search:`` itself, then its section of the schedule and its section of the optimizer. A plain value
+fixes a metaparameter; a range (``{log: [1e-4, 10]}``) tunes it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from experiments.errors import ExperimentError, nearest
 from experiments.factors.of_target import OfTarget, in_text, mentions
 from experiments.factors.rule import in_rule
 from experiments.optimizers import Optimizer
-from experiments.optimizers.routed import Routed
 from experiments.plan import Value
 from experiments.schedules import Schedule
 from experiments.search.domains import DOMAINS, Domain
@@ -41,8 +39,6 @@ class Search:
 
     general: Entries = field(default_factory=dict)
     sections: Mapping[str, Entries] = field(default_factory=dict)
-    parts: frozenset[str] = frozenset()
-    """Names of optimizers that stand in mappings alone: sections of theirs are of these."""
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any], grid: Grid, places: Places) -> Search:
@@ -52,8 +48,7 @@ class Search:
             ExperimentError: an unknown scale, an impossible range, a section of an unknown name.
         """
         owners = {*optimizers.names(), *schedules.names()}
-        parts = grid.parts
-        owners.update(key for owner in (*grid.owners, *parts) for key in _keys(owner))
+        owners.update(key for owner in grid.owners for key in _keys(owner))
         general: dict[str, Entry] = {}
         sections: dict[str, Entries] = {}
         for name, value in raw.items():
@@ -72,8 +67,7 @@ class Search:
                 }
             else:
                 general[name] = _entry(name, value, path, places)
-        of_parts = frozenset(key for part in parts for key in _keys(part))
-        return cls(general=general, sections=sections, parts=of_parts)
+        return cls(general=general, sections=sections)
 
     def resolve(self, optimizer: Optimizer, schedule: Schedule, fields: Iterable[str]) -> Entries:
         """What a study of these tunes and fixes, by name in alphabetical order."""
@@ -84,7 +78,6 @@ class Search:
             _space(schedule.space, f"schedule {schedule.name}"),
             self.general,
             self._of(schedule),
-            self._of_parts(optimizer),
             self._of(optimizer),
         )
         for layer in layers:
@@ -94,8 +87,7 @@ class Search:
                     for form in schedule.other_forms(name):
                         entries.pop(form, None)
                     entries[name] = entry
-        used = {n: entry for n, entry in entries.items() if optimizer.uses(n, entries)}
-        return dict(sorted(used.items()))
+        return dict(sorted(entries.items()))
 
     def check(self, grid: Grid, base: str | None, places: Places) -> None:
         """Every name must belong to something in the grid, and every value be legal for it.
@@ -109,9 +101,8 @@ class Search:
                 raise places.error(("search", name), *_unknown(name, everywhere))
             check_value(name, entry, grid, grid.schedules, ("search", name), places)
         refuse_two_lengths(self.general, grid.schedules, ("search",), places)
-        owners = [*grid.owners, *grid.parts]
-        by_key = {key: owner for owner in owners for key in _keys(owner)}
-        for owner in owners:
+        by_key = {key: owner for owner in grid.owners for key in _keys(owner)}
+        for owner in grid.owners:
             if owner.name != owner.label and {*self.sections} >= {*_keys(owner)}:
                 message = f"search has {owner.name} and {owner.label}, which it is called"
                 raise places.error(("search", owner.label), message, "keep one of the two")
@@ -120,14 +111,10 @@ class Search:
             legal, checked = owner.arguments | grid.scheduled, grid.schedules
             if isinstance(owner, Schedule):
                 legal, checked = owner.arguments, [owner]
-            elif section in self.parts:
-                legal = owner.arguments
             for name, entry in entries.items():
                 path = ("search", section, name)
                 if name not in legal:
                     hint = nearest(name, sorted(legal))
-                    if name in grid.scheduled:
-                        hint = f"it is of all parameters alike: search: {{{name}: …}}"
                     message = f"search.{section}.{name}: {section} has no argument {name!r}"
                     raise places.error(path, message, hint)
                 check_value(name, entry, grid, checked, path, places)
@@ -146,8 +133,7 @@ class Search:
                 for name, entry in self.resolve(optimizer, schedule, fields).items()
                 if name in optimizer.arguments | fields
             }
-            section = optimizer.label if isinstance(optimizer, Routed) else optimizer.name
-            parts[section] = {**arguments, **self._of(optimizer)}
+            parts[optimizer.name] = {**arguments, **self._of(optimizer)}
         for schedule in plans:
             general = Search(general=self.general, sections={schedule.name: self._of(schedule)})
             entries = general.resolve(in_grid[0], schedule, ())
@@ -159,17 +145,6 @@ class Search:
             }
             for section, entries in parts.items()
             if entries
-        }
-
-    def _of_parts(self, optimizer: Optimizer) -> Entries:
-        """The sections of a mapping's optimizers: ``muon.learning_rate`` for that of muon."""
-        if not isinstance(optimizer, Routed) or not optimizer.named:
-            return {}
-        return {
-            f"{part.label}.{name}": entry
-            for part in optimizer.rules
-            if self.parts.issuperset(_keys(part))
-            for name, entry in self._of(part).items()
         }
 
     def _of(self, owner: Optimizer | Schedule) -> Entries:
@@ -335,7 +310,7 @@ def check_value(
         shares = f"{name} is a share of the budget, or such as 0.5 of target"
         hint = f"{shares}; {steps} is in steps" if steps else None
         check_domain(entry, schedule.domains[name], hint, path, places)
-    usual = name.rpartition(".")[2]  # muon.learning_rate
+    usual = name.rpartition(".")[2]  # adamw.learning_rate
     if usual in DOMAINS and not of_schedules:
         check_domain(entry, DOMAINS[usual], None, path, places)
 

@@ -29,7 +29,8 @@ from experiments.engines.stacked import StackedEngine
 from experiments.engines.updates import make_update
 from experiments.errors import ExperimentError
 from experiments.identity import optimizer_identity, technique_identity
-from experiments.optimizers.trial_run import GRADIENTS, OptimizerRun, is_users
+from experiments.optimizers.trial_run import GRADIENTS, OptimizerRun
+from experiments.optimizers.user_optimizer import UserOptimizer
 from experiments.parallel.ranks import UnconnectedRank
 from experiments.plan import Trial
 from experiments.training.splits import sampled
@@ -232,7 +233,7 @@ def unstackable_optimizer(context: StudyContext, trials: Sequence[Trial]) -> str
     Two models take two steps in a stack, whose rows change their places in between, and alone. What
     the optimizer raises alone is its own error, and passes unchanged.
     """
-    if not is_users(context.optimizer):
+    if not isinstance(context.optimizer, UserOptimizer):
         return None
     pack = [trials[0], trials[-1]]
     models = [context.model(trial) for trial in pack]

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from experiments.engines.base import gather
 from experiments.engines.stack import Stack
 from experiments.optimizers import Optimizer, StackedUpdate
-from experiments.optimizers.base import RATE_FACTOR, Options
+from experiments.optimizers.base import RATE_FACTOR, Options, averages
 from experiments.optimizers.groups import Rates, parameter_options
-from experiments.optimizers.schedule_free import averages, evaluated_weights
+from experiments.optimizers.schedule_free import evaluated_weights
 from experiments.plan import Trial
 from experiments.schedules import Schedule
 from experiments.training.study_context import StudyContext

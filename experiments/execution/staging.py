@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiments.errors import ExperimentError
-from experiments.optimizers import routed
 from experiments.plan import Study
 from workloads.user_code.data_files import staged_place
 from workloads.user_code.local_imports import PACKAGED, local_modules
@@ -50,7 +49,7 @@ class Staged:
         return replace(
             study,
             workload=ref,
-            optimizer=routed.renamed(study.optimizer, self.specs),
+            optimizer=self.specs.get(study.optimizer, study.optimizer),
             schedule=self.specs.get(study.schedule, study.schedule),
             technique={self.specs.get(name, name): v for name, v in study.technique.items()},
             layout=replace(study.layout, name=name and self.specs.get(name, name)),
@@ -69,8 +68,8 @@ def file_specs(studies: Iterable[Study]) -> list[str]:
         spec
         for study in studies
         for spec in (
-            *(study.workload.spec, study.schedule, study.layout.name),
-            *(*routed.specs(study.optimizer), *study.technique),
+            *(study.workload.spec, study.optimizer, study.schedule, study.layout.name),
+            *study.technique,
         )
         if spec and ".py" in spec
     ]

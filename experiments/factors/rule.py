@@ -30,7 +30,6 @@ from typing import Any
 from experiments.errors import ExperimentError, nearest
 from experiments.factors.horizon import TOKENS, Horizon, complement, rounded
 from experiments.optimizers import Optimizer
-from experiments.optimizers.routed import Routed
 from experiments.plan import Value
 from experiments.search.space import Dimension
 
@@ -159,16 +158,6 @@ class Rule:
                     hint="choose an optimizer with decoupled weight decay, such as adamw, or leave "
                     "weight_decay out of the rule",
                 )
-        for optimizer in optimizers if self.scales_effective_rate else ():
-            rules = optimizer.rules if isinstance(optimizer, Routed) else ()
-            parts = [part for part in rules if "momentum" in part.arguments]
-            ends = {"learning_rate": 1.0, "momentum": 0.5}
-            if any(part.effective_learning_rate(ends) is not None for part in parts):
-                raise ExperimentError(
-                    f"rule {self}: it does not know the effective learning rates of the mapping "
-                    f"{optimizer.label}",
-                    hint="leave momentum out of the rule, or sweep one optimizer for all",
-                )
 
     def check_base(self, batch_sizes: Sequence[int | str]) -> None:
         """
@@ -198,14 +187,14 @@ class Rule:
             values: what is tuned and fixed, each with the least and the most that it may be.
 
         Raises:
-            ExperimentError: a time scale with a learning rate that is zero, or with several; one
-                of several optimizers has a value of its own for what the rule gives.
+            ExperimentError: a time scale with a learning rate that is zero, or with several; the
+                AdamW of muon has a value of its own for what the rule gives.
         """
         needed = self.given | ({"learning_rate"} if "weight_decay" in self.given else set())
         for name in values:
             if "." in name and name.rpartition(".")[2] in needed:
                 message = f"rule {self}: search gives {name}, which the rule would leave as it is"
-                raise ExperimentError(message, hint="let all optimizers of the mapping share it")
+                raise ExperimentError(message, hint=f"leave {name} out of search")
         rates = values.get("learning_rate", ())
         if "weight_decay" in self.given and any(float(rate) <= 0 for rate in rates):
             message = f"rule {self}: no weight decay has a time scale at learning rate 0"
@@ -221,7 +210,7 @@ class Rule:
     ) -> dict[str, Value]:
         """The metaparameters at ``batch_size`` from those at the base.
 
-        A rule for ``learning_rate`` is one for ``muon.learning_rate`` too, where ``values`` has it.
+        A rule for ``learning_rate`` is one for ``adamw.learning_rate`` too.
 
         Args:
             defaults: the optimizer's, for what a rule names and ``values`` lacks.
@@ -245,7 +234,7 @@ class Rule:
 
     def at(self, name: str, value: float, batch_size: int) -> float:
         """The value at ``batch_size`` of a metaparameter that has ``value`` at the base, be it of
-        one optimizer of a mapping: ``muon.learning_rate``.
+        the AdamW of muon: ``adamw.learning_rate``.
 
         To nine significant figures (of 1 - β).
         """
@@ -332,7 +321,7 @@ class Rule:
 
 
 def _usual(name: str) -> str:
-    """``learning_rate`` of ``muon.learning_rate``."""
+    """``learning_rate`` of ``adamw.learning_rate``."""
     return name.rpartition(".")[2]
 
 

@@ -2,7 +2,6 @@
 
 import torch
 
-from experiments.optimizers import routed
 from experiments.optimizers.base import Optimizer
 from experiments.optimizers.stacked_update import StackedUpdate
 from experiments.optimizers.user_optimizer import UserOptimizer
@@ -19,27 +18,4 @@ OPTIMIZERS = Registry(
     adopt=UserOptimizer,
     other=lambda name: getattr(torch.optim, name, None),
 )
-names = OPTIMIZERS.names
-
-
-def get(text: str, base: str | None = None) -> Optimizer:
-    """The optimizer of a name, of ``file.py:Class``, or of a mapping of parameters to optimizers.
-
-    Args:
-        text: a display name may follow (``experiments.registry``); a mapping is JSON or YAML
-            (``experiments.optimizers.routed``).
-        base: folder that a relative file starts from.
-
-    Raises:
-        ExperimentError: there is no such optimizer, or the class cannot be one.
-    """
-    if routed.is_text(text):
-        return routed.load(text, lambda name: OPTIMIZERS.get(name, base))
-    return OPTIMIZERS.get(text, base)
-
-
-def label(text: str) -> str:
-    """The display name of what ``get`` makes of ``text``, without loading it."""
-    if routed.is_text(text):
-        return routed.label_of(text, OPTIMIZERS.label)
-    return OPTIMIZERS.label(text)
+get, label, names = OPTIMIZERS.get, OPTIMIZERS.label, OPTIMIZERS.names

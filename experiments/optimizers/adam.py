@@ -22,7 +22,6 @@ from experiments.optimizers.stacked_update import (
     Group,
     Row,
     StackedUpdate,
-    decay_into_gradient,
 )
 from experiments.plan import Value
 
@@ -161,8 +160,7 @@ class _StackedNAdam(StackedUpdate):
 
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
         state, values, dtype = self.state, self.values, weights.dtype
-        if self.decays:
-            decay_into_gradient(weights, gradient, values["weight_decay"])
+        self.decay_into(gradient, weights)
         mean, square = state["mean"], state["square"]
         mean.mul_(values["beta1"]).add_(gradient * values["1-beta1"])
         square.mul_(values["beta2"]).add_((gradient * gradient).mul_(values["1-beta2"]))

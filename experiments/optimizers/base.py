@@ -32,6 +32,11 @@ HIDDEN = "hidden"
 """The option of a parameter that is false (0) for embeddings and the output layer."""
 
 
+def averages(optimizer: Any) -> bool:
+    """Whether an optimizer of torch, or its class, measures other weights than it trains."""
+    return all(callable(getattr(optimizer, name, None)) for name in ("eval", "train"))
+
+
 class Optimizer(abc.ABC):
     """One entry of the registry: ``experiments.optimizers.get(name)``."""
 
@@ -58,6 +63,9 @@ class Optimizer(abc.ABC):
     decoupled_decay: bool | None = None
     """Whether a step shrinks the weights by learning rate times weight decay, so that weight decay
     has a time scale; ``None``: not known."""
+    sums_gradients = False
+    """Whether gradients are summed with the factor ``momentum``, so that a constant one moves the
+    weights by learning rate / (1 - momentum) times it."""
     multiplies_matrices = False
     """Whether its update is made of matrix products, which gain from a stack by themselves."""
     elementwise = False
@@ -67,16 +75,8 @@ class Optimizer(abc.ABC):
     """Whether differences in the last bits of a gradient grow to a share of the weights within
     tens of steps: decompositions, or products in bfloat16. In micro-batches or on several workers
     such an optimizer takes another trajectory, of the same distribution."""
-    scope = "any parameter"
-    """What it can train, in words."""
-
-    def takes(self, shape: torch.Size, *, hidden: bool) -> bool:  # noqa: ARG002 - a hook
-        """Whether it can train a parameter of this shape.
-
-        Args:
-            hidden: whether it is neither an embedding nor of the output layer.
-        """
-        return True
+    uses_hidden = False
+    """Whether it asks for the option ``HIDDEN``."""
 
     def whole(
         self,
@@ -90,11 +90,7 @@ class Optimizer(abc.ABC):
     def averages(self) -> bool:
         """Whether evaluations measure other weights than it trains: a class with the methods
         ``eval`` and ``train``, as schedule-free optimizers have them."""
-        return all(callable(getattr(self.kind, name, None)) for name in ("eval", "train"))
-
-    def uses(self, name: str, given: Iterable[str]) -> bool:  # noqa: ARG002 - a hook
-        """Whether a metaparameter matters where those of ``given`` are set."""
-        return True
+        return averages(self.kind)
 
     @abc.abstractmethod
     def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:
@@ -163,12 +159,12 @@ class Optimizer(abc.ABC):
         """Options of some parameters: pattern of names -> metaparameters."""
         return {}
 
-    def effective_learning_rate(
-        self,
-        metaparameters: Mapping[str, Value],  # noqa: ARG002
-    ) -> float | None:
+    def effective_learning_rate(self, metaparameters: Mapping[str, Value]) -> float | None:
         """learning rate / (1 - momentum), or ``None`` where that has no meaning."""
-        return None
+        if not self.sums_gradients:
+            return None
+        values = {"momentum": 0.0, **self.defaults, **self.arguments_in(metaparameters)}
+        return float(metaparameters["learning_rate"]) / (1 - float(values["momentum"]))
 
     def arguments_in(self, metaparameters: Mapping[str, Value]) -> dict[str, Value]:
         """The part of a trial's metaparameters that this optimizer takes."""
@@ -186,8 +182,12 @@ class PackagedOptimizer(Optimizer):
         self.arguments = frozenset(self.defaults)
 
     def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:
-        """The names of torch: ``lr``, ``betas``, ``eps``; the others are not renamed."""
-        values = {k: float(v) for k, v in {**self.defaults, **metaparameters}.items()}
+        """The names of torch: ``lr``, ``betas``, ``eps``; the others are not renamed. Numbers are
+        whole where the default is."""
+        values: dict[str, Any] = {
+            name: type(self.defaults.get(name, 0.0))(value)
+            for name, value in {**self.defaults, **metaparameters}.items()
+        }
         arguments: dict[str, Any] = {"lr": values.pop("learning_rate")}
         if {"beta1", "beta2"} <= values.keys():
             arguments["betas"] = (values.pop("beta1"), values.pop("beta2"))

@@ -11,6 +11,7 @@ layer, which muon leaves to AdamW. A usual one that the optimizer lacks is passe
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -21,7 +22,6 @@ from torch import Tensor
 
 from experiments.errors import ExperimentError, nearest
 from experiments.optimizers.base import HIDDEN, RATE_FACTOR, Optimizer, Options
-from experiments.optimizers.routed import Routed, nearest_parameter
 from experiments.search.domains import DOMAINS
 
 
@@ -56,7 +56,7 @@ def parameter_options(
             if not names and not any(fnmatchcase(name, pattern) for name in frozen):
                 raise ExperimentError(
                     f"parameter_groups of {owner}: no parameter is called {pattern!r}",
-                    hint=nearest_parameter(pattern, parameters),
+                    hint=_nearest_parameter(pattern, parameters),
                 )
             used = _checked(given, owner, optimizer)
             matched = {**dict.fromkeys(names, used), **matched}
@@ -100,11 +100,24 @@ def _checked(given: Mapping[str, Any], owner: str, optimizer: Optimizer) -> dict
                 f"the legal values of {optimizer.label}",
                 hint=f"another value, or no {name} of its own for these parameters",
             )
-    has = {RATE_FACTOR, *optimizer.arguments, *([HIDDEN] if isinstance(optimizer, Routed) else [])}
+    has = {RATE_FACTOR, *optimizer.arguments, *([HIDDEN] if optimizer.uses_hidden else [])}
     return {name: float(value) for name, value in given.items() if name in has}
 
 
 _PARAMETRIZED = re.compile(r"\.parametrizations\.(\w+)\.original")
+
+
+def _nearest_parameter(pattern: str, parameters: Iterable[str]) -> str:
+    """A hint: the parameter whose name is most like ``pattern``, or all of them.
+
+    Of more than a dozen the numbers in their names are replaced by ``*``, so that the blocks of a
+    deep model are written once; each is a pattern that matches.
+    """
+    names = list(parameters)
+    if len(names) <= 12 or difflib.get_close_matches(pattern, names, cutoff=0.5):
+        return nearest(pattern, names)
+    blocks = dict.fromkeys(re.sub(r"(?<![^.])\d+(?![^.])", "*", name) for name in names)
+    return f"known: {', '.join(blocks)}"
 
 
 class Rates:

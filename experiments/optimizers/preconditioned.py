@@ -39,11 +39,6 @@ class Shampoo(LibraryOptimizer):
     }
     space: Mapping[str, Any] = {"learning_rate": {"log": [1e-3, 10]}}
 
-    def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:
-        arguments = super().torch_arguments(metaparameters)
-        steps = int(arguments["preconditioning_compute_steps"])
-        return {**arguments, "preconditioning_compute_steps": steps}
-
 
 class SOAP(LibraryOptimizer):
     """Adam in the eigenbasis of Shampoo's second moments. Its search space is AdamW's."""
@@ -65,7 +60,3 @@ class SOAP(LibraryOptimizer):
         "learning_rate": {"log": [1e-4, 1]},
         "weight_decay": {"log": [1e-4, 1]},
     }
-
-    def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:
-        arguments = super().torch_arguments(metaparameters)
-        return {**arguments, "precondition_frequency": int(arguments["precondition_frequency"])}

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from experiments.optimizers.base import PackagedOptimizer
-from experiments.optimizers.stacked_update import StackedUpdate, decay_into_gradient
+from experiments.optimizers.stacked_update import StackedUpdate
 from experiments.plan import Value
 
 
@@ -24,8 +24,7 @@ class _StackedRMSprop(StackedUpdate):
 
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
         values, square, velocity = self.values, self.state["square"], self.state["velocity"]
-        if self.decays:
-            decay_into_gradient(weights, gradient, values["weight_decay"])
+        self.decay_into(gradient, weights)
         square.mul_(values["beta2"]).add_((gradient * gradient).mul_(values["1-beta2"]))
         velocity.mul_(values["momentum"]).add_(gradient.div_(square.sqrt().add_(values["epsilon"])))
         weights.sub_(velocity * learning_rate)
@@ -36,6 +35,7 @@ class RMSprop(PackagedOptimizer):
 
     name = "rmsprop"
     elementwise = True
+    sums_gradients = True
     kind = torch.optim.RMSprop
     form = _StackedRMSprop
     defaults: Mapping[str, Value] = {
@@ -52,10 +52,6 @@ class RMSprop(PackagedOptimizer):
         arguments = super().torch_arguments(metaparameters)
         return {"alpha": arguments.pop("beta2"), **arguments}
 
-    def effective_learning_rate(self, metaparameters: Mapping[str, Value]) -> float | None:
-        momentum = float(metaparameters.get("momentum", self.defaults["momentum"]))
-        return float(metaparameters["learning_rate"]) / (1 - momentum)
-
 
 class _StackedAdagrad(StackedUpdate):
     def initialize(self, values: Mapping[str, Tensor], like: Tensor) -> Mapping[str, Tensor]:
@@ -63,8 +59,7 @@ class _StackedAdagrad(StackedUpdate):
         return super().initialize(values, like)
 
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
-        if self.decays:
-            decay_into_gradient(weights, gradient, self.values["weight_decay"])
+        self.decay_into(gradient, weights)
         total = self.state["sum"].add_(gradient * gradient)
         denominator = total.sqrt().add_(self.values["epsilon"])
         weights.sub_(gradient.div_(denominator).mul_(learning_rate))

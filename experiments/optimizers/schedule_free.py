@@ -22,8 +22,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.optimizers.base import LibraryOptimizer
-from experiments.optimizers.stacked_update import StackedUpdate, decay_into_gradient
+from experiments.optimizers.base import LibraryOptimizer, averages
+from experiments.optimizers.stacked_update import StackedUpdate
 from experiments.plan import Value
 from experiments.search.domains import Domain
 
@@ -52,11 +52,10 @@ class _StackedScheduleFree(StackedUpdate):
         return computed
 
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
-        state, values = self.state, self.values
+        state = self.state
         if self.adaptive:
             gradient = gradient.div_(self._denominator(gradient))
-        if self.decays:
-            decay_into_gradient(weights, gradient, values["weight_decay"])
+        self.decay_into(gradient, weights)
         rate = learning_rate.double()
         # A parameter's factor of the rate cancels in c, which is the same for all of them.
         largest = torch.maximum(state["largest_rate"], rate.amax(dim=1, keepdim=True))
@@ -124,11 +123,6 @@ class ScheduleFreeAdamW(ScheduleFreeSGD):
         "learning_rate": {"log": [1e-4, 1]},
         "weight_decay": {"log": [1e-4, 1]},
     }
-
-
-def averages(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether it measures other weights than it trains."""
-    return all(callable(getattr(optimizer, name, None)) for name in ("eval", "train"))
 
 
 @contextmanager

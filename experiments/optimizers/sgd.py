@@ -13,14 +13,13 @@ import torch
 from torch import Tensor
 
 from experiments.optimizers.base import PackagedOptimizer
-from experiments.optimizers.stacked_update import StackedUpdate, decay_into_gradient, multiply_add
+from experiments.optimizers.stacked_update import StackedUpdate, multiply_add
 from experiments.plan import Value
 
 
 class _StackedSGD(StackedUpdate):
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
-        if self.decays:
-            decay_into_gradient(weights, gradient, self.values["weight_decay"])
+        self.decay_into(gradient, weights)
         multiply_add(weights, self.direction(gradient), -learning_rate)
 
     def direction(self, gradient: Tensor) -> Tensor:
@@ -50,16 +49,12 @@ class SGD(PackagedOptimizer):
 
     name = "sgd"
     elementwise = True
+    sums_gradients = True
     decoupled_decay = True  # w - lr (g + decay w) is (1 - lr decay) w - lr g
     kind = torch.optim.SGD
     form: ClassVar[type[StackedUpdate] | None] = _StackedSGD
     defaults: Mapping[str, Value] = {"learning_rate": 1e-3, "weight_decay": 0.0}
     space: Mapping[str, Any] = {"learning_rate": {"log": [1e-3, 10]}}
-
-    def effective_learning_rate(self, metaparameters: Mapping[str, Value]) -> float | None:
-        values = {"momentum": 0.0, **self.defaults, **self.arguments_in(metaparameters)}
-        momentum = float(values["momentum"])
-        return float(metaparameters["learning_rate"]) / (1 - momentum)
 
 
 class Momentum(SGD):

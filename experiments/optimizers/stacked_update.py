@@ -21,6 +21,9 @@ ROW = 2**15
 """From so many numbers in a row on, a call for each model costs less than passes over blocks."""
 
 
+Tensors = Mapping[str, Tensor]
+
+
 class ParameterSlice(NamedTuple):
     """Where the numbers of a trainable parameter are in a row of ``(models, size)``."""
 
@@ -120,6 +123,11 @@ class StackedUpdate(abc.ABC):
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
         """Update ``weights`` in place; ``gradient`` may be overwritten."""
 
+    def decay_into(self, gradient: Tensor, weights: Tensor) -> None:
+        """L2 regularization: add weight decay times the weights to the gradient, in place."""
+        if self.decays:
+            multiply_add(gradient, weights, self.values["weight_decay"])
+
     def evaluated(self, weights: Tensor) -> Tensor | None:  # noqa: ARG002 - a hook
         """The weights that evaluations measure, a new tensor; ``None``: the trained ones."""
         return None
@@ -151,14 +159,17 @@ class ElementwiseUpdate(StackedUpdate):
     _scratch: Tensor | None = None
 
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
-        if not self._is_uniform(weights, learning_rate):
-            self._step_blocks(weights, gradient, learning_rate)
-        elif self._has("update_row") and weights.shape[1] >= ROW:
-            self._step_rows(weights, gradient, learning_rate)
-        elif self._has("update_group"):
-            self._step_groups(weights, gradient, learning_rate)
-        else:
-            self._step_blocks(weights, gradient, learning_rate)
+        step = self._blocks
+        if self._is_uniform(weights, learning_rate):
+            if self._has("update_row") and weights.shape[1] >= ROW:
+                step = self._rows
+            elif self._has("update_group"):
+                step = self._groups
+        if step != self._blocks:
+            self._decay(weights, learning_rate)
+        values = {**self.values, **self.begin(learning_rate)}
+        state = {name: v for name, v in self.state.items() if v.shape == weights.shape}
+        step(weights, gradient, state, values)
 
     def _has(self, form: str) -> bool:
         return getattr(type(self), form) is not getattr(ElementwiseUpdate, form)
@@ -176,13 +187,10 @@ class ElementwiseUpdate(StackedUpdate):
                 decay = parameter.column(self.values["weight_decay"])
                 parameter.of(weights).mul_(1 - learning_rate * decay)
 
-    def _step_groups(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
-        self._decay(weights, learning_rate)
-        if self.decays and not self.decoupled:
-            decay_into_gradient(weights, gradient, self.values["weight_decay"])
-        values = {**self.values, **self.begin(learning_rate)}
+    def _groups(self, weights: Tensor, gradient: Tensor, state: Tensors, values: Tensors) -> None:
+        if not self.decoupled:
+            self.decay_into(gradient, weights)
         columns = {n: v for n, v in values.items() if v.shape[1] == 1}
-        state = {name: v for name, v in self.state.items() if v.shape == weights.shape}
         keys = list(zip(*(columns[name].flatten().tolist() for name in self.shared), strict=True))
         (models, size), gradient = weights.shape, gradient.contiguous()
         most = max(1, _BLOCK // size)
@@ -213,11 +221,8 @@ class ElementwiseUpdate(StackedUpdate):
         """
         raise NotImplementedError
 
-    def _step_rows(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
-        self._decay(weights, learning_rate)
-        values = {**self.values, **self.begin(learning_rate)}
+    def _rows(self, weights: Tensor, gradient: Tensor, state: Tensors, values: Tensors) -> None:
         numbers = {n: v.flatten().tolist() for n, v in values.items() if v.shape[1] == 1}
-        state = {name: v for name, v in self.state.items() if v.shape == weights.shape}
         for row in range(len(weights)):
             self.update_row(
                 Row(
@@ -236,7 +241,7 @@ class ElementwiseUpdate(StackedUpdate):
         """
         raise NotImplementedError
 
-    def _step_blocks(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
+    def _blocks(self, weights: Tensor, gradient: Tensor, state: Tensors, values: Tensors) -> None:
         models, size = weights.shape
         width = size
         if weights.is_cpu:  # on a GPU each block would be a few more kernels
@@ -244,8 +249,6 @@ class ElementwiseUpdate(StackedUpdate):
         if self._scratch is None or self._scratch.shape != (models, width):
             self._scratch = weights.new_empty(models, width)
         scratch = self._scratch
-        values = {**self.values, **self.begin(learning_rate)}
-        state = {name: v for name, v in self.state.items() if v.shape == weights.shape}
         for start in range(0, size, width):
             block = slice(start, min(start + width, size))
             self.update(
@@ -285,24 +288,6 @@ class ElementwiseUpdate(StackedUpdate):
         """The step of some columns."""
 
 
-class ParameterwiseUpdate(StackedUpdate):
-    """An update that treats each parameter by itself, wherever in memory it is."""
-
-    def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
-        self.step_each(self.parameters, weights, gradient, learning_rate)
-
-    @abc.abstractmethod
-    def step_each(
-        self,
-        places: Sequence[ParameterSlice],
-        weights: Tensor,
-        gradient: Tensor,
-        learning_rate: Tensor,
-    ) -> None:
-        """``step`` for rows that hold other parameters too; ``places``: where these are in them,
-        in the order of ``parameters``."""
-
-
 def norm_of_rows(rows: Tensor) -> Tensor:
     """The Euclidean norm of each row of ``(models, numbers)``, as ``(models, 1)``.
 
@@ -320,8 +305,3 @@ def multiply_add(sums: Tensor, factors: Tensor, values: Tensor) -> Tensor:
     if values.shape[1] == 1:
         return sums.addcmul_(factors, values)
     return sums.add_(factors * values)
-
-
-def decay_into_gradient(weights: Tensor, gradient: Tensor, weight_decay: Tensor) -> None:
-    """L2 regularization: add ``weight_decay * weights`` to the gradient, in place."""
-    multiply_add(gradient, weights, weight_decay)

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from experiments.optimizers.base import Optimizer
 from experiments.optimizers.groups import parameter_options
-from experiments.optimizers.routed import Routed
-from experiments.optimizers.user_optimizer import UserOptimizer
 from experiments.plan import Value
 from workloads import Workload
 
@@ -22,12 +20,6 @@ _APART = 0.05
 """Allowed deviation, as a share of the parameters' change; bfloat16 stays well below it."""
 
 Tensors = Mapping[str, Tensor]
-
-
-def is_users(optimizer: Optimizer) -> bool:
-    """Whether it, or a part of it, is not a packaged one."""
-    parts = optimizer.rules if isinstance(optimizer, Routed) else [optimizer]
-    return any(isinstance(part, UserOptimizer) for part in parts)
 
 
 class OptimizerRun:

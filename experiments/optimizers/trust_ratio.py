@@ -26,7 +26,7 @@ from experiments.optimizers.base import LibraryOptimizer, Named, Options
 from experiments.optimizers.stacked_update import (
     ParameterSlice,
     StackedUpdate,
-    decay_into_gradient,
+    multiply_add,
     norm_of_rows,
 )
 from experiments.plan import Value
@@ -55,7 +55,7 @@ class _StackedLARS(_StackedTrustRatio):
             ratio = part.column(values["trust_coefficient"]) * of_weights / denominator
             ratio = torch.where((of_weights > 0) & (denominator > 0), ratio, 1.0)
             if self.decays:
-                decay_into_gradient(w, g, decay)
+                multiply_add(g, w, decay)
             g.mul_(ratio)
         velocity.mul_(values["momentum"]).add_(gradient)
         weights.sub_(torch.mul(velocity, learning_rate, out=gradient))
@@ -66,6 +66,7 @@ class LARS(LibraryOptimizer):
 
     name = "lars"
     library_class = "LARS"
+    sums_gradients = True
     form = _StackedLARS
     defaults: Mapping[str, Value] = {
         "learning_rate": 1e-3,
@@ -79,10 +80,6 @@ class LARS(LibraryOptimizer):
         "learning_rate": {"log": [3e-2, 30]},
         "momentum": {"reverse_log": [0.1, 0.99]},
     }
-
-    def effective_learning_rate(self, metaparameters: Mapping[str, Value]) -> float | None:
-        momentum = float(metaparameters.get("momentum", self.defaults["momentum"]))
-        return float(metaparameters["learning_rate"]) / (1 - momentum)
 
 
 class _StackedLAMB(_StackedTrustRatio):

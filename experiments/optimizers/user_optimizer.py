@@ -141,8 +141,7 @@ class UserOptimizer(Optimizer):
 
     def _check_shapes(self, pairs: list[Named]) -> None:
         """torch's Muon raises too, but names neither the parameter nor a remedy."""
-        muon = getattr(torch.optim, "Muon", None)
-        if muon is None or self.kind.__init__ is not muon.__init__:
+        if self.kind.__init__ is not torch.optim.Muon.__init__:
             return
         others = [name for name, parameter in pairs if parameter.ndim != 2]
         if others:

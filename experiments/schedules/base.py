@@ -91,8 +91,6 @@ class Schedule:
         """Legal values of the arguments, by name."""
         self.arguments = frozenset({*self._shape_arguments, *lengths, *self.shares, *self.amounts})
         """Legal metaparameter names, as written in an experiment file."""
-        self.specific_arguments = self.arguments - {*WARMUP}
-        """The arguments that not every schedule has."""
 
     def shape(self, *arguments: Any, **values: Any) -> float:
         """``shape(step, …)``: the factor after warmup.
@@ -112,13 +110,9 @@ class Schedule:
         """Arguments of ``shape`` without a default."""
         return tuple(name for name in self._shape_arguments if name not in self.defaults)
 
-    def steps_name(self, name: str) -> str:
-        """The name of a length in steps, from that of any of its forms; other names unchanged."""
-        return self.shares.get(name) or self.amounts.get(name) or name
-
     def other_forms(self, name: str) -> tuple[str, ...]:
         """The other names of the same length, the share first; none of what is not a length."""
-        steps = self.steps_name(name)
+        steps = self.shares.get(name) or self.amounts.get(name) or name
         if steps not in self._lengths:
             return ()
         share = steps.removesuffix(_STEPS)

@@ -68,7 +68,7 @@ def domain_of(
     """
     if name in domains:
         return domains[name]
-    usual = name.rpartition(".")[2]  # muon.learning_rate is a learning rate
+    usual = name.rpartition(".")[2]  # adamw.learning_rate is a learning rate
     if usual in DOMAINS:
         return DOMAINS[usual]
     if low < 0:

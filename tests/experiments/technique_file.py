@@ -20,8 +20,6 @@ ELSEWHERE = {
     "distill": "tests/experiments/test_distillation.py",
     "fine_tune": "tests/experiments/test_fine_tune.py",
     "freeze": "tests/experiments/test_freeze.py",
-    "freeze_out": "tests/experiments/test_freeze.py",
-    "layer_rates": "tests/experiments/test_lora.py",
     "lora": "tests/experiments/test_lora.py",
 }
 """Other packaged techniques, and the files that test them."""

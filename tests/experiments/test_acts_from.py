@@ -20,7 +20,6 @@ BUDGET = 40
 LATE: list[tuple[dict[str, Any], dict[str, int]]] = [
     ({"technique": {"swa": 0.25}}, {"swa": 10}),
     ({"technique": {"swa": {"begin": 0.5, "every": 2}, "clip": 1.0}}, {"swa": 20}),
-    ({"technique": {"freeze_out": 0.5}}, {"freeze_out": 20}),
     ({"schedule": "wsd"}, {"schedule": 3 + 11 + 1}),
     ({"schedule": "step"}, {"schedule": 3 + 6}),
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +45,6 @@ def test_the_flag_says_which_optimizers_amplify_rounding(name: str) -> None:
         assert difference > 1e-3
     else:
         assert difference < (1e-6 if name == "sgd" else 1e-4)
-
-
-def test_a_mapping_amplifies_as_its_parts_do() -> None:
-    mapping = {"*.weight": "muon", "*": "adamw"}
-    assert optimizers.get(json.dumps(mapping)).amplifies_rounding
-    assert not optimizers.get(json.dumps({**mapping, "*.weight": "lion"})).amplifies_rounding
 
 
 def test_the_list_and_the_table_of_optimizers_say_so() -> None:

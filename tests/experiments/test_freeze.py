@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.config.compile import load
 from experiments.errors import ExperimentError
 from experiments.optimizers.groups import whole_name
 from experiments.training.study_context import StudyContext
-from tests.experiments.transfer_cases import KINDS, experiment, of_folder, twins
+from tests.experiments.transfer_cases import KINDS, of_folder, twins
 from tests.marks import quick
 from tests.problems import engine, largest_difference, study, trials
 
@@ -103,52 +101,3 @@ def test_options_of_frozen_parameters_are_passed_over(trained: Path) -> None:
     assert twins(adapted, trials(adapted, 2), steps=20)
     assert whole_name("a.0.parametrizations.weight.original") == "a.0.weight"
     assert whole_name("a.0.weight") == "a.0.weight"
-
-
-# freeze_out
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("optimizer", ["adamw", "momentum"])
-def test_layers_stop_one_after_the_other(kind: str, optimizer: str) -> None:
-    technique: dict[str, Any] = {"freeze_out": {"first": 0.2, "last": 0.6}, "ema": 0.5}
-    of = study(
-        workload="digits-mlp", optimizer=optimizer, budget_steps=20, technique=technique, id="out"
-    )
-    pack = trials(of, 2, weight_decay=0.1)
-    one = engine(kind, of, pack)
-    weights = [one.weights(1)]
-    for step in range(16):
-        if step == 9:  # going on from a snapshot changes nothing
-            resumed = engine(kind, of, pack)
-            resumed.load(one.state())
-            one = resumed
-        one.advance(1)
-        weights.append(one.weights(1))
-    for name in weights[0]:
-        stops = 4 if name.startswith("0.") else 12
-        moved = [not torch.equal(a[name], b[name]) for a, b in itertools.pairwise(weights)]
-        assert moved == [step < stops for step in range(16)]
-
-
-@pytest.mark.slow
-def test_engines_agree_where_layers_stop() -> None:
-    technique: dict[str, Any] = {"freeze_out": 0.3, "clip": 0.1}
-    of = study(workload="digits-mlp", optimizer="adam", precision="float64", technique=technique)
-    pack = tuple(
-        replace(trial, metaparameters={**trial.metaparameters, "freeze_out.first": first})
-        for trial, first in zip(trials(of, 3), (0.0, 0.1, 0.3), strict=True)
-    )
-    twins(of, pack)
-
-
-def test_the_share_is_of_the_budget(trained: Path) -> None:
-    ids = []
-    for budget in (20, 40):
-        file = experiment(trained, "{freeze_out: 0.5}")
-        file.write_text(file.read_text().replace("20 steps", f"{budget} steps"))
-        (plan,) = load(file).plans()
-        ids.append(plan.study.id)
-    assert len(set(ids)) == 2
-    with pytest.raises(ExperimentError, match="first is not after last"):
-        load(experiment(trained, "{freeze_out: {first: 0.5, last: 0.2}}"))

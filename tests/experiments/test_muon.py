@@ -268,6 +268,15 @@ def test_convolution_kernels_and_vectors_go_to_adamw() -> None:
     assert sizes == [[2], [4, 1]]
 
 
+def test_adamw_has_a_rate_and_a_decay_of_its_own() -> None:
+    named = [("a", torch.nn.Parameter(torch.ones(2, 2))), ("b", torch.nn.Parameter(torch.ones(2)))]
+    own: dict[str, Any] = {"adamw.learning_rate": 0.2, "adamw.weight_decay": 0.3, "beta1": 0.5}
+    made: Any = optimizers.get("muon").module(named, {"learning_rate": 0.1, **own})
+    matrices, rest = made.param_groups
+    assert (matrices["lr"], matrices["weight_decay"]) == (0.1, 0.1)
+    assert (rest["lr"], rest["weight_decay"], rest["betas"]) == (0.2, 0.3, (0.5, 0.999))
+
+
 def test_options_name_what_is_not_hidden() -> None:
     weights = {"a.weight": torch.zeros(3, 2), "b.weight": torch.zeros(2, 3)}
     named = [(name, torch.nn.Parameter(value)) for name, value in weights.items()]

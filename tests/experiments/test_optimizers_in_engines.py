@@ -14,7 +14,8 @@ from experiments import optimizers, schedules
 from experiments.config.compile import load
 from experiments.engines.module import ModuleEngine
 from experiments.errors import ExperimentError
-from experiments.optimizers.schedule_free import averages, evaluated_weights
+from experiments.optimizers.base import averages
+from experiments.optimizers.schedule_free import evaluated_weights
 from experiments.plan import WorkloadRef
 from experiments.search.domains import DOMAINS, domain_of
 from tests.problems import engine, largest_difference, study, trials
@@ -112,7 +113,7 @@ def test_weights_are_a_whole_state_of_the_model(kind: str, tmp_path: Path) -> No
 def test_the_default_space_lies_in_the_legal_domains(name: str, tmp_path: Path) -> None:
     """Compiled as an experiment, and enlarged on every side, no value is outside of its domain."""
     optimizer = optimizers.get(name)
-    usual = {argument.rpartition(".")[2] for argument in optimizer.arguments}  # muon.momentum
+    usual = {argument.rpartition(".")[2] for argument in optimizer.arguments}  # adamw.learning_rate
     assert usual - {"nesterov"} <= DOMAINS.keys()
     assert optimizer.arguments.issuperset(optimizer.defaults)
     file = tmp_path / "my.yaml"
@@ -247,7 +248,7 @@ def test_the_documentation_lists_every_optimizer_with_its_arguments() -> None:
         written, space = row.split("|")[2:4]
         optimizer = optimizers.get(name)
         for argument in optimizer.arguments - {"learning_rate", "weight_decay"}:
-            assert "." in argument or f"`{argument}`" in written  # muon.momentum
+            assert "." in argument or f"`{argument}`" in written  # adamw.learning_rate
         for argument, ends in optimizer.space.items():
             (low, high) = next(iter(ends.values()))
             part = space.partition(f"`{argument}` ")[2].partition(",")[0].split(" to ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,15 +12,20 @@ import torch
 
 from experiments.config.compile import load as load_file
 from experiments.errors import ExperimentError
+from experiments.optimizers import get
+from experiments.optimizers.base import RATE_FACTOR
+from experiments.optimizers.groups import parameter_options
 from experiments.plan import WorkloadRef
 from experiments.seeds import derive
 from experiments.training.batch_order import BatchOrder
+from experiments.training.study_context import StudyContext
 from tests.marks import quick
 from tests.problems import OPTIMIZERS, engine, largest_difference, study, tensors, trials
 from workloads import load
 
 FILE = """
 import torch
+from batchscale import Technique
 from workloads.digits import DigitsMLP
 
 
@@ -61,6 +67,15 @@ class Signed(torch.optim.Optimizer):
             for p in group["params"]:
                 update = torch.tanh(50 * p.grad) if group["signed"] else p.grad
                 p.mul_(1 - group["lr"] * group["weight_decay"]).sub_(update, alpha=group["lr"])
+
+
+class Slow(Technique):
+    '''Weights at a smaller rate.'''
+
+    factor: float
+
+    def parameter_groups(self, named_parameters):
+        return {"*.weight": {"learning_rate_factor": self.factor}}
 
 
 class Parts(torch.optim.SGD):
@@ -182,6 +197,21 @@ def test_state_goes_with_its_parameters(own: WorkloadRef, kind: str, optimizer: 
             assert torch.equal(value, paused.weights(row)[name])
 
 
+def test_a_techniques_factors_multiply_those_of_the_workload(own: WorkloadRef) -> None:
+    of = study(workload=own, optimizer="adamw", technique={"own.py:Slow": 0.1})
+    context, pack = StudyContext.load(of), trials(of, 2)
+    named = dict(context.model(pack[0]).named_parameters())
+    options = parameter_options(
+        context.optimizer, context.workload, named, context.techniques, list(named)
+    )
+    factors = {name: given.get(RATE_FACTOR, 1.0) for name, given in options.items()}
+    assert factors == {"0.weight": 0.1, "0.bias": 1.0, "2.weight": 0.05, "2.bias": 1.0}
+    module, stacked = engine("module", of, pack), engine("stacked", of, pack)
+    for one in (module, stacked):
+        one.advance(10)
+    assert largest_difference(module.weights(1), stacked.weights(1)) < 2e-3
+
+
 @pytest.mark.parametrize(
     ("spec", "fields", "optimizer", "message", "hint"),
     [
@@ -202,6 +232,16 @@ def test_errors(
     assert message in str(raised.value)
     assert "\n" not in str(raised.value)
     assert hint in (raised.value.hint or "")
+
+
+def test_a_deep_models_parameters_are_listed_by_block() -> None:
+    named = {f"blocks.{i}.{part}": torch.zeros(2) for i in range(7) for part in ("up", "down")}
+    for pattern, hint in (("block.3.up", "'blocks.3.up'"), ("none", "known: blocks.*.up, blocks")):
+        groups = {pattern: {"weight_decay": 0.0}}
+        workload = SimpleNamespace(name="deep", parameter_groups=lambda _, groups=groups: groups)
+        with pytest.raises(ExperimentError, match=f"no parameter is called '{pattern}'") as caught:
+            parameter_options(get("sgd"), workload, named)
+        assert hint in (caught.value.hint or "")
 
 
 def test_an_option_that_an_optimizer_lacks_is_passed_over(own: WorkloadRef) -> None:

@@ -9,7 +9,6 @@ import pytorch_optimizer
 import torch
 
 from batchscale.names import listed
-from experiments import optimizers
 from experiments.engines.selection import choose, preferred
 from experiments.seeds import derive
 from experiments.training.batch_order import BatchOrder
@@ -66,5 +65,3 @@ def test_the_module_engine_is_chosen_and_listed(name: str) -> None:
     assert preferred(other, pack[0]) == "stacked"
     assert "; trains by the module engine: no gain from stacking" in listed("optimizers")[name]
     assert "module engine" not in listed("optimizers")["muon"]
-    mixed = optimizers.get(f'{{"*.weight": {name}, "*": adamw}}')
-    assert not mixed.stacks

@@ -274,8 +274,8 @@ def test_the_whole_training_set_as_a_batch_is_checked_too(read) -> None:
             "search gives adamw.learning_rate, which the rule would leave as it is",
         ),
         (
-            {"optimizer": "muon", "search": "{muon: {muon.weight_decay: 0.1}}"},
-            "search gives muon.weight_decay",
+            {"optimizer": "muon", "search": "{muon: {adamw.weight_decay: 0.1}}"},
+            "search gives adamw.weight_decay",
         ),
     ],
 )

@@ -115,17 +115,6 @@ def test_an_experiment_trains_and_records_the_effective_rate(tmp_path: Path) -> 
     assert high == pytest.approx(10 * 4 * (1 - 0.99**4) / (1 - 0.99))
 
 
-def test_a_mapping_with_an_effective_rate_is_refused(tmp_path: Path) -> None:
-    mapping = '[{"*.weight": momentum, "*": adamw}]'
-    rule = "{learning_rate: linear, momentum: half_life, from: 64}"
-    with pytest.raises(ExperimentError, match="the effective learning rates of the mapping") as e:
-        experiment(tmp_path, rule, optimizer=mapping)
-    assert "leave momentum out of the rule" in str(e.value.hint)
-    assert experiment(tmp_path, rule, optimizer="muon").plans()  # it has none
-    plain = '[{"*.weight": muon, "*": sgd}]'  # sgd has no momentum that could follow
-    assert experiment(tmp_path, rule, optimizer=plain).plans()
-
-
 def test_what_no_rule_names_stays_and_the_base_is_unchanged() -> None:
     rule = Rule.parse({"learning_rate": "sqrt", **BOTH})
     assert rule is not None
@@ -277,20 +266,17 @@ def test_a_time_scale_needs_decoupled_weight_decay(tmp_path: Path, name: str, ki
         experiment(tmp_path, rule, optimizer=name)
     assert name in str(caught.value)
     assert "such as adamw" in str(caught.value.hint)
-    mapping = f'{{"*.weight": {name}, "*": adamw}}'
-    with pytest.raises(ExperimentError, match="weight decay has a time scale where"):
-        experiment(tmp_path, rule, optimizer=f"[{mapping}]")
 
 
-def test_a_rule_scales_the_rate_of_each_optimizer_of_a_mapping(tmp_path: Path) -> None:
-    """``muon.learning_rate`` as the shared one, in trials and in the recorded space."""
+def test_a_rule_scales_the_rates_of_both_parts_of_muon(tmp_path: Path) -> None:
+    """``adamw.learning_rate`` as the shared one, in trials and in the recorded space."""
     rule = "{learning_rate: sqrt, weight_decay: time_scale, from: 64}"
-    search = "{muon: {adamw.learning_rate: {log: [1e-3, 0.1]}, muon.weight_decay: 0.2}}"
+    search = "{muon: {adamw.learning_rate: {log: [1e-3, 0.1]}, adamw.weight_decay: 0.2}}"
     base, larger = experiment(tmp_path, rule, optimizer="muon", search=search).plans()[1:]
     for trial, scaled in zip(base.trials(0, 4), larger.trials(0, 4), strict=True):
         before, after = trial.metaparameters, scaled.metaparameters
-        assert before["muon.weight_decay"] == 0.2
-        for name in ("learning_rate", "adamw.learning_rate", "muon.weight_decay"):
+        assert before["adamw.weight_decay"] == 0.2
+        for name in ("learning_rate", "adamw.learning_rate", "adamw.weight_decay"):
             assert after[name] == pytest.approx(2 * float(before[name]), rel=1e-8)
     assert larger.search_space["adamw.learning_rate"]["log"] == pytest.approx([2e-3, 0.2])
 

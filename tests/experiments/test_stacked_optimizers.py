@@ -33,7 +33,7 @@ RANGES = {
 STACKED = [
     name
     for name in optimizers.names()
-    if getattr(optimizers.get(name), "form", None)  # a routed one has two; tested by themselves
+    if getattr(optimizers.get(name), "form", None)  # muon's is tested by itself
 ]
 BY_ROW = [
     name
