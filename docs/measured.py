@@ -195,7 +195,7 @@ CLAIMS = (
     ),
     _screen(
         "Weights that were trained before, on digits",
-        "Fine-tuning in six forms and distillation, from a network that knows MNIST at 8×8 pixels, "
+        "Fine-tuning in three forms and distillation, from a network that knows MNIST at 8×8 pixels, "
         "on scikit-learn's digits",
         "techniques-transfer",
     ),

@@ -36,13 +36,11 @@ defines is not called, and costs nothing.
 | 250 | ``quantize``: likewise |
 | 300 | ``label_smoothing``: the workload's loss itself is smoothed |
 | 300 | ``lora``: freezes what it adapts |
-| 350 | ``layer_rates``: layers are those of the model that is trained |
 | 400 | ``compress``: what the ranks send, before any hook has the gradient of the global batch |
 | 450 | ``distill``: its teacher sees what the student sees, and the loss of the others |
 | 450 | ``lookahead``: moves the weights before they are masked |
 | 500 | unless the class says otherwise |
 | 600 | ``prune``: no technique behind it sees gradients or weights of what is pruned |
-| 700 | ``freeze_out``: what is clipped is the gradient of the layers that move |
 | 700 | ``gradient_noise``: the noise is clipped, too |
 | 800 | ``clip``: the update gets a gradient whose norm is bounded, whatever ran before |
 | 850 | ``weight_decay``: behind clipping, as decay in an optimizer is |
