@@ -17,8 +17,7 @@ from experiments.training import prefetch, splits
 from experiments.training.pack_training import Training
 from experiments.training.study_context import StudyContext
 from tests import image_folders
-from tests.problems import engine, largest_difference, measurements, study, trials
-from tests.thread_ranks import ranks, together
+from tests.problems import engine, measurements, study, trials
 from workloads import WorkloadError
 
 pytestmark = pytest.mark.usefixtures("one_thread", "root")
@@ -84,30 +83,6 @@ def test_a_broken_image_ends_the_pack_with_its_name(monkeypatch, root: Path) -> 
     training.close()
 
 
-@pytest.mark.slow
-def test_ghost_batches_do_not_depend_on_micro_batches_or_ranks() -> None:
-    """A narrow ResNet-50 of torchvision: its weights, running statistics and evaluations."""
-    whole = tiny(precision="float64", fields={"augmented": False})
-    alike = trials(whole, 1, learning_rate=0.01)
-    alone = engine("module", whole, alike)
-    pieced = tiny(precision="float64", fields={"augmented": False}, micro_batch=4)
-    parts = engine("module", pieced, alike)
-    group = [ModuleEngine(StudyContext.load(whole, "cpu", rank), alike) for rank in ranks(2)]
-    for each in (alone, parts):
-        each.advance(3)
-    together([partial(of_rank.advance, 3) for of_rank in group])
-    of_ranks = together([partial(of_rank.weights, 0) for of_rank in group])
-    for weights in (parts.weights(0), *of_ranks):
-        assert largest_difference(alone.weights(0), weights) < 1e-6
-    assert alone.weights(0)["bn1.num_batches_tracked"] == 3
-    expected = alone.evaluate("train")[0]
-    assert isinstance(alone, ModuleEngine)
-    alone.chunk = 5  # not a multiple of the ghost batch
-    assert alone.evaluate("train")[0] == pytest.approx(expected, rel=1e-9)
-    for metrics in together([partial(of_rank.evaluate, "train") for of_rank in group]):
-        assert metrics[0] == pytest.approx(expected, rel=1e-5)
-
-
 def test_the_batch_of_evaluation_changes_no_example() -> None:
     of = tiny(precision="float64", fields={"augmented": False})
     run = engine("module", of, trials(of, 1))
@@ -135,25 +110,3 @@ def test_what_cannot_be_stacked_says_so(monkeypatch, name: str, reason: str) -> 
     ref = WorkloadRef(spec=name, fields=fields | ({} if "cifar" in name else {"size": 16}))
     of = study(workload=ref, batch_size=8, technique={"ghost_batch": 8})
     assert stackable(StudyContext.load(of), trials(of, 2)) == reason
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["cifar100-resnet8", pytest.param("cifar10-vgg11", marks=pytest.mark.slow)]
-)
-def test_engines_agree_where_it_stacks(monkeypatch, name: str) -> None:
-    classes = 100 if "100" in name else 10
-    made = torch.Generator().manual_seed(1)
-    x = torch.randint(0, 256, (96, 3, 32, 32), generator=made, dtype=torch.uint8)
-    data = dict.fromkeys(("train", "validation", "test"), (x, torch.arange(96) % classes))
-    monkeypatch.setattr("workloads.images.cifar.images", lambda _: data)
-    ref = WorkloadRef(spec=name, fields={"width": 2, "classes": 0.5, "augmented": True})
-    of = study(workload=ref, precision="float64", batch_size=8, target="validation_error < 0.1")
-    of_pack = trials(of, 2, learning_rate=0.01)
-    module, stacked = engine("module", of, of_pack), engine("stacked", of, of_pack)
-    for each in (module, stacked):
-        each.advance(5)
-    for row in range(2):
-        assert largest_difference(module.weights(row), stacked.weights(row)) < 1e-8
-    for a, b in zip(module.evaluate("validation"), stacked.evaluate("validation"), strict=True):
-        assert a == pytest.approx(b, rel=1e-8)

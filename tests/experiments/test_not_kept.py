@@ -18,7 +18,8 @@ from experiments.plan import Pack
 from experiments.scheduling.events import Event, Note, PackStarted
 from experiments.training.pack_training import Training
 from tests import problems
-from tests.experiments.test_paused_trials import by_trial, coarse, ends, job, looks, run, some_of
+from tests.experiments.test_paused_trials import coarse, ends, job, looks, run, some_of
+from tests.experiments.test_refine import by_trial
 from tests.experiments.test_untrusted_files import StopsAfter
 from tests.experiments.test_worker import Line
 from tests.marks import quick

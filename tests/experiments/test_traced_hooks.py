@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from experiments.engines.tracing import hooks
-from tests.experiments.technique_file import EXAMPLES, VARIANTS
+from tests.conformance.cases import EXAMPLES, VARIANTS
 from tests.marks import quick
 from tests.problems import engine, study, trials
 
