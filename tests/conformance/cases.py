@@ -268,7 +268,9 @@ def workload_cases() -> Iterator[Case]:
         kept: dict[str, Any]
         changes: dict[str, Any]
         if name in NORMED:
-            kept = {"stacks": False, "divided": 8, "close": 1e-6}
+            # Norms over a few pixels of such small images amplify rounding.
+            divided = None if name.startswith("imagenet") else 8
+            kept = {"stacks": False, "divided": divided, "close": 1e-6}
             changes = {"technique": {"ghost_batch": 4}}
         else:
             kept, changes = {}, {}
@@ -285,7 +287,7 @@ def workload_cases() -> Iterator[Case]:
     ):
         name = f"{spec} {[*fields.values()][5:]}"
         yield Case(name=name, spec=spec, fields=fields, changes=adamw, slow="lstm" not in spec)
-    for optimizer in ("muon", "lamb", "lars", "shampoo", "schedule-free-adamw"):
+    for optimizer in ("muon", "lamb", "lars", "schedule-free-adamw"):
         yield Case(name=f"{optimizer} on text", spec="lm-transformer", fields=transformer,
                    changes={"optimizer": optimizer, "schedule": "wsd"}, divided=None,
                    slow=True)  # fmt: skip

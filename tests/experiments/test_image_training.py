@@ -17,7 +17,8 @@ from experiments.training import prefetch, splits
 from experiments.training.pack_training import Training
 from experiments.training.study_context import StudyContext
 from tests import image_folders
-from tests.problems import engine, measurements, study, trials
+from tests.problems import engine, largest_difference, measurements, study, trials
+from tests.thread_ranks import ranks, together
 from workloads import WorkloadError
 
 pytestmark = pytest.mark.usefixtures("one_thread", "root")
@@ -81,6 +82,30 @@ def test_a_broken_image_ends_the_pack_with_its_name(monkeypatch, root: Path) -> 
     with pytest.raises(WorkloadError, match=r"^image .*\.JPEG cannot be decoded: "):
         training.advance(1)
     training.close()
+
+
+@pytest.mark.slow
+def test_ghost_batches_do_not_depend_on_micro_batches_or_ranks() -> None:
+    """A narrow ResNet-50 of torchvision: its weights, running statistics and evaluations."""
+    whole = tiny(precision="float64", fields={"augmented": False})
+    alike = trials(whole, 1, learning_rate=0.01)
+    alone = engine("module", whole, alike)
+    pieced = tiny(precision="float64", fields={"augmented": False}, micro_batch=4)
+    parts = engine("module", pieced, alike)
+    group = [ModuleEngine(StudyContext.load(whole, "cpu", rank), alike) for rank in ranks(2)]
+    for each in (alone, parts):
+        each.advance(3)
+    together([partial(of_rank.advance, 3) for of_rank in group])
+    of_ranks = together([partial(of_rank.weights, 0) for of_rank in group])
+    for weights in (parts.weights(0), *of_ranks):
+        assert largest_difference(alone.weights(0), weights) < 1e-6
+    assert alone.weights(0)["bn1.num_batches_tracked"] == 3
+    expected = alone.evaluate("train")[0]
+    assert isinstance(alone, ModuleEngine)
+    alone.chunk = 5  # not a multiple of the ghost batch
+    assert alone.evaluate("train")[0] == pytest.approx(expected, rel=1e-9)
+    for metrics in together([partial(of_rank.evaluate, "train") for of_rank in group]):
+        assert metrics[0] == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_batch_of_evaluation_changes_no_example() -> None:
