@@ -195,8 +195,8 @@ CLAIMS = (
     ),
     _screen(
         "Weights that were trained before, on digits",
-        "Fine-tuning in three forms and distillation, from a network that knows MNIST at 8×8 pixels, "
-        "on scikit-learn's digits",
+        "Fine-tuning in three forms and distillation, from a network that knows MNIST at 8×8 "
+        "pixels, on scikit-learn's digits",
         "techniques-transfer",
     ),
     _screen(

@@ -85,6 +85,17 @@ def seeded() -> None:
     torch.manual_seed(0)
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Bit-for-bit comparisons need one thread: more of them add in another order."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="session")
 def ray_address() -> Iterator[str]:
     """HOST:PORT of a Ray of two CPUs that is started once for all tests.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -121,6 +122,15 @@ def by_trial(events: list[Any]) -> dict[str, list[Any]]:
 def measurements(events: list[Any]) -> list[Measurement]:
     """The measurements among ``events``."""
     return [e for e in events if isinstance(e, Measurement)]
+
+
+def said(events: list[Any]) -> dict[str, list[Any]]:
+    """What is said of each trial, clocks left out."""
+    found: dict[str, list[Any]] = {}
+    for event in events:
+        clocks = {f: 0.0 for f in vars(event) if f.endswith("_seconds")}
+        found.setdefault(event.trial, []).append(replace(event, **clocks))
+    return found
 
 
 def largest_difference(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> float:

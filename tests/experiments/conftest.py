@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 import batchscale as bs
 from experiments.engines.capture import captured_step
@@ -15,15 +14,6 @@ from experiments.plan import WorkloadRef
 from tests.experiments.recorded_graph import RecordedGraph
 from tests.experiments.technique_file import USER_FILE
 from tests.experiments.transfer_cases import WORKLOADS
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """Bit-for-bit comparisons need one thread: more of them add in another order."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

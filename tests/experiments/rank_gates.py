@@ -7,15 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from experiments.encoding import decode, encode
 from experiments.engines import make_engine
 from experiments.parallel.ranks import SOLO, Ranks
 from experiments.plan import Layout, Study, Trial
 from experiments.training.study_context import StudyContext
 from tests.experiments.rank_groups import on_ranks
-from tests.problems import largest_difference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,41 +78,3 @@ def on_gates(
     jobs = [(gate, (states or {}).get(i)) for i, gate in enumerate(gates)]
     by_rank = on_ranks(size, _of_gate, jobs, folder)
     return [list(results) for results in zip(*by_rank, strict=True)]
-
-
-def check(gate: Gate, by_rank: Sequence[Mapping[str, Any]], plain: Mapping[str, Any]) -> None:
-    """All ranks have the plain run's weights, metrics and state."""
-    for result in by_rank:
-        assert result["finite"] == plain["finite"]
-        assert all(result["finite"])
-        for a, b in zip(result["weights"], plain["weights"], strict=True):
-            assert largest_difference(a, b) <= gate.tolerance
-        for a, b in zip(result["metrics"], plain["metrics"], strict=True):
-            assert a == pytest.approx(b, rel=1e-6, abs=1e-9)
-    of_optimizer = [decode(r["state"])["runs"][0]["optimizer"] for r in (*by_rank, plain)]
-    for each in of_optimizer:
-        assert each["param_groups"] == of_optimizer[-1]["param_groups"]
-        assert each["state"].keys() == of_optimizer[-1]["state"].keys()
-
-
-def check_against_plain(size: int, gates: Sequence[Gate], folder: Path) -> None:
-    """Each gate on ``size`` ranks gives what a plain run gives."""
-    results = on_gates(size, gates, folder)
-    for gate, by_rank in zip(gates, results, strict=True):
-        check(gate, by_rank, trained(alone(gate.study), gate.trials, gate.steps))
-
-
-def check_checkpoints(size: int, gates: Sequence[Gate], folder: Path) -> None:
-    """A plain run's state goes on on ranks, and their state goes on in a plain run."""
-    half = [trained(alone(g.study), g.trials, g.steps) for g in gates]
-    states = {i: each["state"] for i, each in enumerate(half)}
-    results = on_gates(size, gates, folder, states)
-    for gate, by_rank, first in zip(gates, results, half, strict=True):
-        plain = trained(alone(gate.study), gate.trials, gate.steps, state=first["state"])
-        check(gate, by_rank, plain)
-        after = [
-            trained(alone(gate.study), gate.trials, gate.steps, state=each["state"])
-            for each in (by_rank[-1], plain)
-        ]
-        for a, b in zip(after[0]["weights"], after[1]["weights"], strict=True):
-            assert largest_difference(a, b) <= gate.tolerance

@@ -1,61 +1,6 @@
-"""Techniques of a user's file, and a value of each packaged one, that tests share."""
+"""Techniques of a user's file that tests share."""
 
 from __future__ import annotations
-
-from typing import Any
-
-PACKAGED: dict[str, Any] = {"clip": 0.05, "ema": 0.9}
-"""A value of each packaged technique that tells in a few steps."""
-
-ELSEWHERE = {
-    "compress": "tests/experiments/test_compression.py",
-    **dict.fromkeys(
-        ("mixup", "cutmix", "augment", "rand_augment", "resize", "select"),
-        "tests/experiments/test_data_techniques.py",
-    ),
-    **dict.fromkeys(
-        ("accumulate", "attention", "channels_last", "checkpoint", "compile", "fused", "sam"),
-        "tests/experiments/test_computation_techniques.py",
-    ),
-    "distill": "tests/experiments/test_distillation.py",
-    "fine_tune": "tests/experiments/test_fine_tune.py",
-    "freeze": "tests/experiments/test_freeze.py",
-    "lora": "tests/experiments/test_lora.py",
-}
-"""Other packaged techniques, and the files that test them."""
-
-EXAMPLES: dict[str, Any] = {
-    **PACKAGED,
-    "dropout": 0.2,
-    "gradient_noise": 0.01,
-    "label_smoothing": 0.1,
-    "lookahead": 3,
-    "prune": 0.8,
-    "quantize": 8,
-    "stochastic_depth": {"rate": 0.2, "branches": ("2",)},
-    "swa": 0.05,
-    "weight_decay": 0.01,
-}
-"""A value of each packaged technique with which digits-mlp trains, as experiments write it."""
-VARIANTS: list[dict[str, Any]] = [
-    {"clip": {"value": 0.001}},
-    {"clip": {"norm": 0.05, "value": 0.001}},
-    {"weight_decay": {"rate": 0.01, "kind": "coupled"}},
-    {"weight_decay": {"rate": 0.01, "of": "all"}},
-    {"prune": {"sparsity": 0.5, "by": "random"}},
-    {"prune": {"sparsity": 0.9, "by": "gradient"}},
-    {"prune": {"sparsity": 0.9, "by": "gradient", "scope": "layer"}},
-    {"prune": {"sparsity": 0.8, "until": 0.08, "stages": 6}},
-    {"prune": {"sparsity": 0.8, "by": "random", "until": 0.08}},
-    {"prune": {"sparsity": 0.5, "structure": "units"}},
-    {"prune": {"sparsity": 0.5, "structure": "units", "until": 0.08}},
-    {"quantize": {"bits": 4, "activations": 8}},
-    {"quantize": {"bits": 4, "when": "after"}},
-    {"prune": {"sparsity": 0.9, "until": 0.08}, "ema": 0.9},
-    {"prune": {"sparsity": 0.9, "until": 0.08}, "lookahead": 3},
-    {"clip": 0.05, "gradient_noise": 0.01, "weight_decay": 0.01, "dropout": 0.2, "swa": 0.05},
-]
-"""Arguments and compositions besides."""
 
 USER_FILE = '''
 import torch

@@ -13,7 +13,7 @@ from experiments.batch_sizes import BatchSizes
 from experiments.execution.worker import trial_row
 from experiments.plan import Outcome, Study, Trial
 from results.acts_from import acts_from
-from tests.experiments.technique_file import EXAMPLES, VARIANTS
+from tests.conformance.cases import ON_DIGITS
 from tests.problems import engine, largest_difference, study, trials
 
 BUDGET = 40
@@ -92,8 +92,8 @@ def test_gradual_pruning_acts_once_the_model_is_as_sparse() -> None:
 
 def test_rows_without_the_column_say_the_same() -> None:
     """Of all packaged techniques and schedules: results of older versions."""
-    sets = [{name: value} for name, value in EXAMPLES.items()] + VARIANTS
-    cases = [{"technique": each} for each in sets] + [{"schedule": n} for n in schedules.names()]
+    cases: list[dict[str, Any]] = [{"technique": each} for each in ON_DIGITS]
+    cases += [{"schedule": n} for n in schedules.names()]
     cases += [changes for changes, _ in LATE + PRUNED]
     for changes in cases:
         recorded = row(*of(**changes))

@@ -14,9 +14,8 @@ from experiments.engines import stack
 from experiments.engines.capture import captured_step
 from experiments.precision import Precision
 from tests.experiments.recorded_graph import RecordedGraph
-from tests.experiments.test_cohorts import told
 from tests.marks import quick
-from tests.problems import engine, study, train, trials
+from tests.problems import engine, said, study, train, trials
 
 pytestmark = pytest.mark.usefixtures("one_thread", "recorded")
 CPU = torch.device("cpu")
@@ -137,11 +136,11 @@ def test_a_pack_tells_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         workload="digits-mlp", optimizer="momentum", budget_steps=150, keep=2,
         target="validation_error < 0.08", batch_size=64,
     )  # fmt: skip
-    replayed = told(train(of, trials(of, 6), "stacked"))
+    replayed = said(train(of, trials(of, 6), "stacked"))
     assert RecordedGraph.replays > 0
-    assert len({ended[1] for *_, ended in replayed.values()}) > 1  # their stop reasons
+    assert len({ended.stop_reason for *_, ended in replayed.values()}) > 1  # their stop reasons
     eager(monkeypatch)
-    assert told(train(of, trials(of, 6), "stacked")) == replayed
+    assert said(train(of, trials(of, 6), "stacked")) == replayed
 
 
 def test_a_trial_that_diverges_is_seen_at_its_evaluation() -> None:

@@ -10,14 +10,13 @@ import pytest
 import torch
 from torch import nn
 
-from experiments.engines import choose, stackable
+from experiments.engines import stackable
 from experiments.engines.module import ModuleEngine
 from experiments.errors import ExperimentError
 from experiments.plan import Study, WorkloadRef
 from experiments.precision import Precision
 from experiments.training.study_context import StudyContext
 from tests.experiments.test_data_techniques import IMAGES
-from tests.marks import quick
 from tests.problems import engine, largest_difference, outcomes, study, train, trials
 
 MODELS = """
@@ -75,21 +74,6 @@ def weights(of: Study, kind: str = "module", steps: int = 6) -> dict[str, torch.
 # sam
 
 
-@pytest.mark.parametrize("adaptive", [False, True])
-def test_sam_is_two_passes_and_its_engines_agree(adaptive: bool) -> None:
-    of = study(
-        workload="digits-mlp", precision="float64", batch_size=16, optimizer="momentum",
-        technique={"sam": {"rho": 0.3, "adaptive": adaptive}},
-    )  # fmt: skip
-    assert largest_difference(weights(of), weights(of, "stacked")) < 1e-9
-    assert largest_difference(weights(of), weights(replace(of, technique=PLAIN))) > 1e-4
-    ended = outcomes(train(replace(of, budget_steps=2), trials(of, 2), "stacked")).values()
-    assert {outcome.gradients_per_step for outcome in ended} == {2}
-
-
-PLAIN = {"precision": "float64"}
-
-
 def test_sam_goes_up_by_its_distance() -> None:
     from experiments import techniques
 
@@ -138,43 +122,6 @@ def test_checkpoint_has_equal_gradients_and_keeps_less(
     assert largest_difference(weights(plain), weights(of)) < 1e-12
     assert saved_bytes(of) < (0.5 if modules == "auto" else 0.9) * saved_bytes(plain)
     assert "does not recompute" in str(stackable(StudyContext.load(of), trials(of, 4)))
-
-
-@pytest.mark.parametrize(
-    ("technique", "spec", "optimizer"),
-    quick(
-        [
-            ({"accumulate": 4}, "models.py:Blocks", "momentum"),
-            ({"fused": True}, "models.py:Blocks", "adamw"),
-            ({"fused": True}, "models.py:Blocks", "momentum"),
-            ({"attention": "math"}, "models.py:Attending", "sgd"),
-            ({"attention": "flash"}, "models.py:Attending", "sgd"),
-            ({"channels_last": True}, "models.py:Images", "sgd"),
-            pytest.param({"compile": "eager"}, "models.py:Blocks", "sgd", marks=pytest.mark.slow),
-            pytest.param(
-                {"compile": "inductor"}, "models.py:Blocks", "sgd", marks=pytest.mark.slow
-            ),
-        ],
-        1,
-    ),
-    ids=str,
-)
-def test_it_is_equal_to_rounding(
-    models: WorkloadRef, technique: dict[str, Any], spec: str, optimizer: str
-) -> None:
-    workload = replace(models, spec=spec)
-    common = {"workload": workload, "precision": "float64", "optimizer": optimizer}
-    of = study(**common, batch_size=32, technique=technique)
-    plain = study(**common, batch_size=32)
-    assert largest_difference(weights(plain), weights(of)) < 1e-9
-    reason = stackable(StudyContext.load(of), trials(of, 8))
-    if "accumulate" in technique:
-        assert reason is None
-        assert largest_difference(weights(plain), weights(of, "stacked")) < 1e-9
-    else:
-        assert reason is not None
-        assert next(iter(technique)) in reason
-        assert choose(StudyContext.load(of), trials(of, 8)) == "module"
 
 
 def test_what_they_change_is_changed(models: WorkloadRef) -> None:

@@ -14,8 +14,7 @@ from experiments.errors import ExperimentError
 from experiments.plan import Study, WorkloadRef
 from experiments.techniques.composed import Augmentation
 from experiments.training.study_context import StudyContext
-from tests.marks import quick
-from tests.problems import engine, largest_difference, study, trials
+from tests.problems import engine, study, trials
 
 IMAGES = """
 import torch
@@ -44,9 +43,6 @@ class Images(bs.Classification):
             nn.Linear(16, 3),
         )
 """
-TECHNIQUES: dict[str, Any] = {
-    "mixup": 0.4, "cutmix": 1.0, "augment": 0.25, "rand_augment": 9, "select": 0.5,
-}  # fmt: skip
 
 
 @pytest.fixture
@@ -60,25 +56,6 @@ def changed(name: str, arguments: Any, batch: Any, *, seed: int = 3, step: int =
     part = techniques.load({name: arguments}, None).parts[name]
     made = Augmentation([part], seed)
     return made.stored(batch, step) if part.of_stored else made.transformed(batch, step)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", quick(TECHNIQUES, 2))
-def test_engines_and_micro_batches_agree(images: WorkloadRef, name: str) -> None:
-    common = {"workload": images, "precision": "float64", "batch_size": 16}
-    technique = {name: TECHNIQUES[name]}
-    pack = trials(study(**common), 2)
-    weights = []
-    for kind, micro_batch in (("module", None), ("stacked", None), ("module", 5), ("stacked", 7)):
-        of = study(**common, technique=technique, micro_batch=micro_batch)
-        run = engine(kind, of, pack)
-        run.advance(10)
-        weights.append([run.weights(row) for row in range(2)])
-    bare = engine("module", study(**common), pack)
-    bare.advance(10)
-    for row in range(2):
-        assert largest_difference(weights[0][row], bare.weights(row)) > 1e-4
-        assert all(largest_difference(weights[0][row], w[row]) < 1e-8 for w in weights[1:])
 
 
 def test_mixup_is_torchvisions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,7 @@ from experiments.errors import ExperimentError
 from experiments.execution.staging import staged
 from experiments.techniques.transfer.distill import Distill
 from experiments.training.study_context import StudyContext
-from tests.experiments.transfer_cases import KINDS, experiment, file_weights, of_folder, twins
-from tests.marks import quick
+from tests.experiments.transfer_cases import KINDS, experiment, file_weights, of_folder
 from tests.problems import engine, largest_difference, tensors, trials
 
 USER = '''
@@ -66,20 +65,6 @@ def test_the_loss_is_that_of_the_paper(trained: Path) -> None:
         assert parameter.grad is not None
         expected = before[name] - 0.5 * parameter.grad
         torch.testing.assert_close(one.weights(0)[name], expected, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("weight", quick([0.0, 0.5, 1.0], 1))
-def test_engines_agree(trained: Path, weight: float) -> None:
-    technique: dict[str, Any] = {"distill": {"teacher": "first.safetensors", "weight": weight}}
-    of = of_folder(trained, technique=technique, micro_batch=7, optimizer="momentum")
-    pack = trials(of, 3)
-    (student, *_) = twins(of, pack, steps=60)
-    assert choose(StudyContext.load(of), trials(of, 8)) == "stacked"
-    plain = engine("module", replace(of, technique={"precision": "float64"}), pack)
-    plain.advance(60)
-    same = largest_difference(student, plain.weights(0)) < 1e-9
-    assert same == (weight == 0)
 
 
 def test_outputs_are_computed_once_where_examples_are_fixed(

@@ -114,16 +114,3 @@ def test_float32_values_are_summed_in_float64() -> None:
     sums.add({"loss": torch.full((10_000,), 1e8, dtype=torch.float32)}, 10_000)
     sums.add({"loss": torch.ones(1, dtype=torch.float32)}, 1)
     assert sums.means(SOLO.all_reduce_)[0]["loss"] == (1e12 + 1) / 10_001
-
-
-@pytest.mark.parametrize("kind", ["module", "stacked"])
-def test_evaluating_changes_no_trajectory(kind: str) -> None:
-    of = study(optimizer="adam")
-    some = trials(of, 2)
-    a, b = engine(kind, of, some), engine(kind, replace(of), some)
-    a.advance(20)
-    for _ in range(20):
-        b.advance(1)
-        b.evaluate("validation")
-    for row in range(2):
-        assert all(torch.equal(v, b.weights(row)[n]) for n, v in a.weights(row).items())

@@ -1,73 +1,18 @@
-"""Each packaged technique: engines agree, a trial is the same in any pack, and files take it."""
+"""Each packaged technique in an experiment file, and what is refused there."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import batchscale as bs
 from experiments import techniques
 from experiments.config.compile import load
-from experiments.engines import stackable
 from experiments.errors import ExperimentError
-from experiments.training.study_context import StudyContext
+from tests.conformance.cases import ON_DIGITS
 from tests.experiments.files import folder
-from tests.experiments.technique_file import EXAMPLES, VARIANTS
-from tests.marks import quick
-from tests.problems import engine, largest_difference, study, trials
-
-EVERY = [*({name: value} for name, value in EXAMPLES.items()), *VARIANTS]
-
-
-@pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize(
-    "technique",
-    quick(
-        [
-            *({name: value} for name, value in EXAMPLES.items()),
-            *(pytest.param(variant, marks=pytest.mark.slow) for variant in VARIANTS),
-        ],
-        4,
-    ),
-    ids=str,
-)
-def test_engines_agree(technique: dict[str, Any]) -> None:
-    """In float64, with a schedule; then in packs that change."""
-    of = study(
-        workload="digits-mlp", optimizer="momentum", schedule="cosine", precision="float64",
-        batch_size=16, technique=technique,
-    )  # fmt: skip
-    pack = trials(of, 3)
-    assert stackable(StudyContext.load(of), pack) is None
-    module, stacked = engine("module", of, pack), engine("stacked", of, pack)
-    for each in (module, stacked):
-        each.advance(20)
-    measured = [each.evaluate("validation") for each in (module, stacked)]
-    for row in range(3):
-        assert largest_difference(module.weights(row), stacked.weights(row)) < 1e-9
-        assert largest_difference(module.measured(row), stacked.measured(row)) < 1e-9
-        assert measured[0][row] == pytest.approx(measured[1][row], rel=1e-9)
-    for kind, whole in (("module", module), ("stacked", stacked)):
-        changing = engine(kind, of, pack[1:])
-        changing.advance(7)
-        (saved,) = changing.copy([1])
-        changing.advance(2)
-        changing.restore(1, saved)
-        changing.keep([1])
-        changing.add(pack[:1])
-        changing.advance(13)
-        resumed = engine(kind, of, tuple(changing.trials))
-        resumed.load(changing.state())
-        resumed.advance(7)
-        for name, value in resumed.weights(1).items():
-            assert value.equal(whole.weights(0)[name])
-        changing.keep([0])
-        for name, value in changing.weights(0).items():
-            assert value.equal(whole.weights(2)[name])
-
 
 FILE = """\
 workload: digits-mlp
@@ -83,25 +28,16 @@ target: validation_error < 0.01
 
 
 def test_a_file_sweeps_each_of_them(tmp_path: Path) -> None:
-    values = ", ".join(_flow(technique) for technique in EVERY)
+    values = ", ".join(json.dumps(technique) for technique in ON_DIGITS)  # YAML too
     file = folder(tmp_path, FILE.format(values))
     plans = load(file).plans()
     described = [dict(plan.study.technique) for plan in plans]
-    assert len(plans) == len(EVERY) + 1
+    assert len(plans) == len(ON_DIGITS) + 1
     assert len({plan.study.id for plan in plans}) == len(plans)
-    for technique in EVERY:
+    for technique in ON_DIGITS:
         loaded = techniques.load(technique, None)
         written = {name: part.written for name, part in loaded.parts.items()}
         assert {"precision": "float32", **written} in described
-
-
-def _flow(value: Any) -> str:
-    """As YAML has it, on a line."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{name}: {_flow(each)}" for name, each in value.items()) + "}"
-    if isinstance(value, tuple):
-        return "[" + ", ".join(f'"{each}"' for each in value) + "]"
-    return str(value)
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,7 @@ from experiments.errors import ExperimentError
 from experiments.optimizers.groups import whole_name
 from experiments.training.study_context import StudyContext
 from tests.experiments.transfer_cases import KINDS, of_folder, twins
-from tests.marks import quick
-from tests.problems import engine, largest_difference, study, trials
+from tests.problems import engine, study, trials
 
 FUSED = ["sgd", "momentum", "nesterov", "adamw", "rmsprop", "lars", "lamb", "muon", "signum"]
 
@@ -40,40 +38,6 @@ def test_a_frozen_layer_does_not_move_bit_for_bit(kind: str, optimizer: str) -> 
             assert torch.equal(before[row][name], after[name])
             assert row or torch.equal(before[row][name], measured[name])
         assert not torch.equal(before[row]["2.weight"], after["2.weight"])
-
-
-@pytest.mark.parametrize(
-    "optimizer", quick(["momentum", "adamw", "schedule-free-adamw", "Adadelta"], 1)
-)
-def test_engines_agree_where_layers_are_frozen(optimizer: str) -> None:
-    technique: dict[str, Any] = {"freeze": {"parameters": "*", "trained": ["2.weight", "*.bias"]}}
-    of = study(workload="digits-mlp", optimizer=optimizer, precision="float64", technique=technique)
-    weights = twins(of, trials(of, 3))
-    free = engine("module", replace(of, technique={"precision": "float64"}), trials(of, 3))
-    free.advance(100)
-    assert largest_difference(weights[0], free.weights(0)) > 1e-3
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("technique", [{"freeze": "0.*"}, {"lora": 2}], ids=str)
-def test_a_trial_is_the_same_in_any_pack(kind: str, technique: dict[str, Any]) -> None:
-    of = study(workload="digits-mlp", optimizer="adamw", batch_size=16, technique=technique)
-    pack = trials(of, 5)
-    whole, part = engine(kind, of, pack), engine(kind, of, pack[:3])
-    whole.advance(12)
-    part.advance(8)
-    saved = part.copy([2])
-    part.advance(2)
-    part.restore(2, saved[0])
-    part.keep([2])
-    snapshot = part.state()
-    resumed = engine(kind, of, tuple(part.trials))
-    resumed.load(snapshot)
-    resumed.advance(4)
-    for name, value in resumed.weights(0).items():
-        assert torch.equal(value, whole.weights(2)[name])
 
 
 def test_patterns_of_frozen_parameters() -> None:

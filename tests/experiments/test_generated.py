@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from experiments.config.compile import load
-from experiments.engines.base import gather
-from experiments.plan import Pack, WorkloadRef
+from experiments.plan import WorkloadRef
 from experiments.training.batch_order import SequentialOrder
-from experiments.training.pack_training import Training
 from experiments.training.study_context import StudyContext
-from tests.problems import by_trial, engine, largest_difference, study, train, trials
+from tests.problems import study, trials
 
-KINDS = ["module", "stacked"]
 NAMES = ["teacher", "markov"]
 OWN = """
 import torch
@@ -96,85 +91,3 @@ def test_an_example_does_not_depend_on_the_others(name: str) -> None:
     for part in (slice(0, 1), slice(3, 70), slice(127, 128), slice(1, 128, 9)):
         for x, y in zip(split.fetch(indices[part], training=True), whole, strict=True):
             assert torch.equal(x, y[part])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "precision"),
-    [
-        pytest.param("markov", "float32", marks=pytest.mark.slow),
-        ("teacher", "float64"),
-        pytest.param("teacher", "float32", marks=pytest.mark.slow),
-        pytest.param("markov", "float64", marks=pytest.mark.slow),
-    ],
-)
-def test_engines_and_micro_batches_agree(name: str, precision: str) -> None:
-    of = generated_study(name, optimizer="momentum", precision=precision)
-    rows = trials(of, 3)
-    whole, stacked = engine("module", of, rows), engine("stacked", of, rows)
-    parts = generated_study(name, optimizer="momentum", precision=precision, micro_batch=3)
-    others = [stacked, engine("module", parts, rows), engine("stacked", parts, rows)]
-    steps, tolerance = (200, 1e-8) if precision == "float64" else (20, 2e-3)
-    for each in (whole, *others):
-        each.advance(steps)
-    for row in range(3):
-        for other in others:
-            assert largest_difference(whole.weights(row), other.weights(row)) < tolerance
-    for a, b in zip(whole.evaluate("validation"), stacked.evaluate("validation"), strict=True):
-        assert a["excess_loss"] == pytest.approx(b["excess_loss"], rel=1e-3)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", NAMES)
-def test_a_trial_is_the_same_bits_in_any_pack(name: str, kind: str) -> None:
-    of = generated_study(name, precision="float32")
-    rows = trials(of, 5)
-    pack = engine(kind, of, rows)
-    pack.advance(7)
-    single = gather(pack.copy([2]))[0]
-    pack.advance(9)
-    alone = engine(kind, of, rows[2:3])
-    alone.advance(16)
-    assert largest_difference(pack.weights(2), alone.weights(0)) == 0
-    pack.restore(2, single)
-    pack.advance(9)
-    assert largest_difference(pack.weights(2), alone.weights(0)) == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        pytest.param("markov", "module", marks=pytest.mark.slow),
-        ("teacher", "stacked"),
-        pytest.param("teacher", "module", marks=pytest.mark.slow),
-        pytest.param("markov", "stacked", marks=pytest.mark.slow),
-    ],
-)
-def test_snapshots_change_nothing(name: str, kind: Any) -> None:
-    of = generated_study(name, optimizer="adam", evaluation_ratio=1.4)
-    rows = trials(of, 3)
-    training, events = Training(Pack(id="pack", study=of, trials=rows, engine=kind)), []
-    while training.active:
-        events += next(training.run(), [])
-        if training.active:
-            training = Training(training.pack, snapshot=training.snapshot())
-    assert by_trial(events) == by_trial(train(of, rows, kind))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_split_of_a_users_file_with_augmentation(tmp_path: Path, kind: str) -> None:
-    (tmp_path / "parabola.py").write_text(OWN)
-    (tmp_path / "my.yaml").write_text(
-        "workload: parabola.py:Parabola\ngrid: {batch_size: 16, optimizer: sgd}\nbudget: 9 steps\n"
-        "search: {learning_rate: {log: [0.01, 0.1]}}\ntechnique: none\nprecision: float64\n"
-    )
-    (plan,) = load(tmp_path / "my.yaml").plans()
-    assert plan.study.train_examples is None
-    rows = tuple(plan.trials(0, 2))
-    trained, plain = engine(kind, plan.study, rows), engine("module", plan.study, rows)
-    trained.advance(9)
-    plain.advance(4)
-    plain.advance(5)
-    for row in range(2):
-        assert largest_difference(trained.weights(row), plain.weights(row)) < 1e-9

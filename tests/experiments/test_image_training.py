@@ -135,25 +135,3 @@ def test_what_cannot_be_stacked_says_so(monkeypatch, name: str, reason: str) -> 
     ref = WorkloadRef(spec=name, fields=fields | ({} if "cifar" in name else {"size": 16}))
     of = study(workload=ref, batch_size=8, technique={"ghost_batch": 8})
     assert stackable(StudyContext.load(of), trials(of, 2)) == reason
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["cifar100-resnet8", pytest.param("cifar10-vgg11", marks=pytest.mark.slow)]
-)
-def test_engines_agree_where_it_stacks(monkeypatch, name: str) -> None:
-    classes = 100 if "100" in name else 10
-    made = torch.Generator().manual_seed(1)
-    x = torch.randint(0, 256, (96, 3, 32, 32), generator=made, dtype=torch.uint8)
-    data = dict.fromkeys(("train", "validation", "test"), (x, torch.arange(96) % classes))
-    monkeypatch.setattr("workloads.images.cifar.images", lambda _: data)
-    ref = WorkloadRef(spec=name, fields={"width": 2, "classes": 0.5, "augmented": True})
-    of = study(workload=ref, precision="float64", batch_size=8, target="validation_error < 0.1")
-    of_pack = trials(of, 2, learning_rate=0.01)
-    module, stacked = engine("module", of, of_pack), engine("stacked", of, of_pack)
-    for each in (module, stacked):
-        each.advance(5)
-    for row in range(2):
-        assert largest_difference(module.weights(row), stacked.weights(row)) < 1e-8
-    for a, b in zip(module.evaluate("validation"), stacked.evaluate("validation"), strict=True):
-        assert a == pytest.approx(b, rel=1e-8)

@@ -12,14 +12,12 @@ from torch import nn
 from torch.nn import functional as F
 
 import workloads
-from experiments.engines import stackable
 from experiments.optimizers import get
 from experiments.optimizers.groups import parameter_options
 from experiments.plan import Study, WorkloadRef
 from experiments.records.rows import study_columns
 from experiments.training.study_context import StudyContext
-from tests.marks import quick
-from tests.problems import engine, largest_difference, study, trials
+from tests.problems import engine, study, trials
 from workloads import WorkloadError
 from workloads.text.lm_lstm import LMLSTM, _Layer
 from workloads.text.lm_transformer import LMTransformer, _rotated
@@ -59,51 +57,6 @@ def made(folder: Path):
         return study(workload=ref, target=TARGET, **given)
 
     return made
-
-
-# Both positions, tied and untied, and dropout; the other combinations are slow.
-QUICK = ["learned, untied", "rotary, tied", "LSTM, tied, dropout"]
-
-
-@pytest.mark.parametrize(
-    "name",
-    quick(
-        [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in MODELS], 1
-    ),
-)
-def test_engines_agree(made, name: str) -> None:
-    of = made(name)
-    pack = trials(of, 2)
-    module, stacked = engine("module", of, pack), engine("stacked", of, pack)
-    before = engine("module", of, pack)
-    for each in (module, stacked):
-        each.advance(8)
-    for row in range(2):
-        assert largest_difference(module.weights(row), stacked.weights(row)) < 1e-9
-        assert largest_difference(module.weights(row), before.weights(row)) > 1e-2
-    for a, b in zip(module.evaluate("validation"), stacked.evaluate("validation"), strict=True):
-        assert a["cross_entropy"] == pytest.approx(b["cross_entropy"], rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        ("module", "rotary, tied"),
-        ("module", "LSTM, tied, dropout"),
-        pytest.param("stacked", "learned, dropout", marks=pytest.mark.slow),
-    ],
-)
-def test_a_batch_may_be_divided(made, kind: str, name: str) -> None:
-    whole, parts = made(name), made(name, micro_batch=5)
-    pack = trials(whole, 2)
-    a, b = engine(kind, whole, pack), engine(kind, parts, pack)
-    for each in (a, b):
-        each.advance(3)
-    b.chunk = 7  # type: ignore[attr-defined]
-    for row in range(2):
-        assert largest_difference(a.weights(row), b.weights(row)) < 1e-9
-    for x, y in zip(a.evaluate("validation"), b.evaluate("validation"), strict=True):
-        assert x["cross_entropy"] == pytest.approx(y["cross_entropy"], rel=1e-12)
 
 
 @pytest.mark.slow
@@ -214,13 +167,6 @@ def test_rows_have_tokens_that_follow_the_context(made, name: str) -> None:
     assert study_columns(of, other)["tokens_per_example"] == 9
 
 
-@pytest.mark.slow
-def test_they_can_be_stacked(made) -> None:
-    for name in ("rotary, tied", "LSTM, untied"):
-        of = made(name)
-        assert stackable(StudyContext.load(of), trials(of, 2)) is None
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -244,20 +190,3 @@ def test_a_context_longer_than_the_text_is_refused(made) -> None:
     )
     with pytest.raises(WorkloadError, match="'train' of lm-transformer has 3,600 tokens, too few"):
         StudyContext.load(study(workload=ref, target=TARGET))
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("name", ["learned, dropout", "LSTM, untied"])
-def test_any_pack_gives_the_same_bits(made, name: str) -> None:
-    of = made(name, precision="float32")
-    pack = trials(of, 5)
-    whole = engine("stacked", of, pack)
-    whole.advance(4)
-    part = engine("stacked", of, (pack[3], pack[1]))
-    part.advance(4)
-    for row, index in enumerate((3, 1)):
-        expected = whole.weights(index)
-        assert all(torch.equal(w, expected[n]) for n, w in part.weights(row).items())
-    measured = whole.evaluate("validation")
-    assert part.evaluate("validation") == [measured[3], measured[1]]

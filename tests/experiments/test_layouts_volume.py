@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,17 +13,9 @@ from experiments.engines.module import ModuleEngine
 from experiments.parallel.ranks import SOLO, Ranks
 from experiments.plan import Study, WorkloadRef
 from experiments.training.study_context import StudyContext
+from tests.conformance.test_ranks import FOUR, TWO
 from tests.experiments.communication import Communication
 from tests.experiments.rank_groups import on_ranks
-from tests.experiments.test_layouts_gates import (
-    DATA,
-    FOUR,
-    SEQUENCE,
-    SHARD,
-    TENSOR,
-    ZERO2,
-    Dimensions,
-)
 from tests.problems import study, trials
 
 PAGE = Path(__file__).parents[2] / "docs" / "layouts.md"
@@ -59,13 +51,13 @@ class Sizes:
         self.F = 4 * (12 * layers + 4) + 8
 
 
-FORMULAS: dict[str, tuple[Dimensions, int, Callable[[Sizes], float]]] = {
-    "`{data: 2}`": (DATA, 2, lambda s: 2 * (s.P + s.F) / 2),
-    "`{shard: 2}`": (SHARD, 2, lambda s: 3 * s.P / 2),
-    "`{shard: 2, zero2: true}`": (ZERO2, 2, lambda s: 2 * s.P / 2),
-    "`{tensor: 2}`": (TENSOR, 2, lambda s: 8 * s.L * s.A / 2),
+FORMULAS: dict[str, tuple[Mapping[str, int], int, Callable[[Sizes], float]]] = {
+    "`{data: 2}`": (TWO["data"], 2, lambda s: 2 * (s.P + s.F) / 2),
+    "`{shard: 2}`": (TWO["shard"], 2, lambda s: 3 * s.P / 2),
+    "`{shard: 2, zero2: true}`": (TWO["zero2"], 2, lambda s: 2 * s.P / 2),
+    "`{tensor: 2}`": (TWO["tensor"], 2, lambda s: 8 * s.L * s.A / 2),
     "`{tensor: 2, sequence: true}`": (
-        SEQUENCE,
+        TWO["sequence"],
         2,
         lambda s: (8 * s.L + 2) * s.A / 2 + 2 * s.N / 2,
     ),
@@ -85,12 +77,12 @@ FORMULAS: dict[str, tuple[Dimensions, int, Callable[[Sizes], float]]] = {
 
 def expected(name: str) -> float:
     dimensions, ranks, formula = FORMULAS[name]
-    tensor = dict(dimensions).get("tensor", 1)
+    tensor = dimensions.get("tensor", 1)
     return formula(Sizes(FIELDS, BATCH, data=ranks // tensor, tensor=tensor))
 
 
-def sent_in_a_step(ranks: Ranks, of: Study, dimensions: Dimensions, steps: int) -> float:
-    layout = replace(of.layout, workers=ranks.size, dimensions=dimensions)
+def sent_in_a_step(ranks: Ranks, of: Study, dimensions: Mapping[str, int], steps: int) -> float:
+    layout = replace(of.layout, workers=ranks.size, dimensions=(*dimensions.items(),))
     context = StudyContext.load(replace(of, layout=layout), ranks=ranks)
     engine = ModuleEngine(context, trials(of, 1))
     engine.advance(1)
@@ -117,4 +109,4 @@ def test_the_page_has_these_numbers() -> None:
 
 
 def test_a_single_worker_communicates_nothing() -> None:
-    assert sent_in_a_step(SOLO, transformer(layers=1), (), 1) == 0
+    assert sent_in_a_step(SOLO, transformer(layers=1), {}, 1) == 0

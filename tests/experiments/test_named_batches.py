@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.plan import WorkloadRef
 from experiments.training.streams import collate
-from tests.problems import engine, study, trials
 from workloads import WorkloadError, load
 from workloads.checks import check_splits
 from workloads.user_code.named_batch import NamedBatch
@@ -137,22 +135,6 @@ class Plain(Tuples):
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "own.py").write_text(PARTS)
     return tmp_path
-
-
-def weights(folder: Path, name: str, kind: str) -> dict[str, torch.Tensor]:
-    ref = WorkloadRef(spec=f"own.py:{name}", base=str(folder))
-    of = study(workload=ref, target="validation_error < 0.01", precision="float64")
-    run: Any = engine(kind, of, trials(of, 2, learning_rate=0.1))
-    run.advance(7)
-    assert 0 <= run.evaluate("validation")[0]["error"] < 0.5
-    return dict(run.weights(1))
-
-
-@pytest.mark.parametrize("name", ["Named", "Streamed", "Listed"])
-def test_both_engines_train_alike(folder: Path, name: str) -> None:
-    module, stacked = (weights(folder, name, kind) for kind in ("module", "stacked"))
-    for key, values in module.items():
-        torch.testing.assert_close(stacked[key], values, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["Named", "Streamed"])

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from experiments import optimizers, schedules
+from experiments import optimizers
 from experiments.config.compile import load
 from experiments.engines.module import ModuleEngine
 from experiments.errors import ExperimentError
@@ -31,39 +31,6 @@ class Averaged(pytorch_optimizer.ScheduleFreeSGD):
     def __init__(self, params, lr=1.0, momentum=0.9, weight_decay=0.0):
         super().__init__(params, lr=lr, momentum=momentum, weight_decay=weight_decay)
 """
-
-
-def pairs() -> list[Any]:
-    """Each with each. The quick ones: two schedules an optimizer, four optimizers a schedule."""
-    return [
-        pytest.param(o, s, marks=[] if (i + j) % 4 == 0 else pytest.mark.slow)
-        for i, o in enumerate(optimizers.names())
-        for j, s in enumerate(schedules.names())
-    ]
-
-
-@pytest.mark.parametrize(("optimizer", "schedule"), pairs())
-def test_each_optimizer_trains_with_each_schedule(optimizer: str, schedule: str) -> None:
-    """Two steps in float64: its engines agree, and the schedule changes the second step."""
-    of = study(optimizer=optimizer, schedule=schedule, precision="float64", batch_size=16)
-    pack = trials(of, 2)
-    module = engine("module", of, pack)
-    stacked = engine("stacked", of, pack)
-    taken = optimizers.get(optimizer).arguments_in
-    unscheduled = tuple(replace(t, metaparameters=taken(t.metaparameters)) for t in pack)
-    constant = engine(stacked.kind, replace(of, schedule="constant"), unscheduled)
-    start = module.weights(1)
-    for trained in (module, stacked, constant):
-        trained.advance(2)
-    for row in range(2):
-        assert largest_difference(module.weights(row), stacked.weights(row)) < 1e-9
-    assert largest_difference(start, module.weights(1)) > 1e-6
-    factors = schedules.get(schedule).factor_of(pack[1].metaparameters)
-    moved = largest_difference(constant.weights(1), stacked.weights(1))
-    if optimizer == "soap":  # its first step only begins the averages; the second has factors(1)
-        assert (factors(1) == 1) == (moved == 0)
-    else:
-        assert (factors(0) == factors(1) == 1) == (moved == 0)
 
 
 TIED = """
@@ -183,25 +150,6 @@ def test_schedule_free_is_algorithm_1_of_the_paper(adaptive: bool) -> None:
 def users(tmp_path: Path) -> WorkloadRef:
     (tmp_path / "users.py").write_text(USERS)
     return WorkloadRef(spec="digits-softmax", base=str(tmp_path))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("optimizer", [*AVERAGING, "users.py:Averaged"])
-def test_evaluations_change_no_bit_of_the_training(
-    users: WorkloadRef, kind: str, optimizer: str
-) -> None:
-    of = study(workload=users, optimizer=optimizer, schedule="cosine", batch_size=32)
-    pack = trials(of, 5)
-    plain, evaluated = engine(kind, of, pack), engine(kind, of, pack)
-    plain.advance(9)
-    for _ in range(3):
-        evaluated.evaluate("validation")
-        evaluated.advance(3)
-        evaluated.evaluate("validation", [3, 1])
-    assert plain.evaluate("validation") == evaluated.evaluate("validation")
-    for row in range(5):
-        for name, value in plain.weights(row).items():
-            assert torch.equal(value, evaluated.weights(row)[name])
 
 
 @pytest.mark.parametrize("optimizer", [*AVERAGING, "users.py:Averaged"])

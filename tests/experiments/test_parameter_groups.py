@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -16,12 +14,8 @@ from experiments.optimizers import get
 from experiments.optimizers.base import RATE_FACTOR
 from experiments.optimizers.groups import parameter_options
 from experiments.plan import WorkloadRef
-from experiments.seeds import derive
-from experiments.training.batch_order import BatchOrder
 from experiments.training.study_context import StudyContext
-from tests.marks import quick
-from tests.problems import OPTIMIZERS, engine, largest_difference, study, tensors, trials
-from workloads import load
+from tests.problems import engine, largest_difference, study, trials
 
 FILE = """
 import torch
@@ -95,106 +89,6 @@ class Closed(torch.optim.SGD):
 def own(tmp_path: Path) -> WorkloadRef:
     (tmp_path / "own.py").write_text(FILE)
     return WorkloadRef(spec="own.py:Grouped", base=str(tmp_path))
-
-
-GROUPED = [*OPTIMIZERS, "RMSprop", "own.py:Signed"]
-LONG = ["adamw", "own.py:Signed"]
-
-
-@pytest.mark.parametrize(
-    ("precision", "optimizer"),
-    quick(
-        [
-            *(("float32", name) for name in GROUPED),
-            *(("float64", name) for name in LONG),
-            *(
-                pytest.param("float64", name, marks=pytest.mark.slow)
-                for name in GROUPED
-                if name not in LONG
-            ),
-        ],
-        3,
-    ),
-)
-def test_engines_agree(own: WorkloadRef, optimizer: str, precision: str) -> None:
-    steps, tolerance = (20, 2e-3) if precision == "float32" else (200, 1e-8)
-    common = {"optimizer": optimizer, "schedule": "linear", "precision": precision}
-    of = study(workload=own, batch_size=16, **common)
-    pack = trials(of, 4)
-    module, stacked = engine("module", of, pack), engine("stacked", of, pack)
-    ungrouped = WorkloadRef(spec="digits-mlp", base=own.base)
-    plain = engine("module", study(workload=ungrouped, batch_size=16, **common), pack)
-    for one in (module, stacked, plain):
-        one.advance(steps // 2)
-        one.keep([0, 3])
-        one.add(trials(of, 1, seed=1))
-        one.advance(steps // 2)
-    for row in range(3):
-        assert largest_difference(module.weights(row), stacked.weights(row)) < tolerance
-        assert largest_difference(module.weights(row), plain.weights(row)) > tolerance
-
-
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_the_module_engine_is_torch_with_groups(own: WorkloadRef, optimizer: str) -> None:
-    of = study(workload=own, optimizer=optimizer, batch_size=50)
-    (trial,) = trials(of, 1)
-    ours = engine("module", of, (trial,))
-    ours.advance(30)
-    x, y = tensors(load("digits-mlp").data()["train"])
-    with torch.random.fork_rng():
-        torch.manual_seed(derive(trial.seed, "init"))
-        model = load("digits-mlp").model()
-    m: dict[str, Any] = {**trial.metaparameters}
-    rate = float(m["learning_rate"])
-    first, first_bias, last, last_bias = model.parameters()
-    slow: dict[str, Any] = {"lr": 0.5 * rate}
-    kind: Callable[..., torch.optim.Optimizer]
-    if optimizer.startswith("adam"):
-        slow["betas"] = (0.2, m["beta2"])
-        common: dict[str, Any] = {"lr": rate, "betas": (m["beta1"], m["beta2"])}
-        kind = torch.optim.AdamW if optimizer == "adamw" else torch.optim.Adam
-    else:
-        if optimizer != "sgd":
-            slow["momentum"] = 0.3
-        common = {
-            "lr": rate,
-            "momentum": m.get("momentum", 0.0),
-            "nesterov": optimizer == "nesterov",
-        }
-        kind = torch.optim.SGD
-    groups: list[dict[str, Any]] = [
-        {"params": [first]},
-        {"params": [first_bias], "weight_decay": 0.0},
-        {"params": [last], **slow},
-        {"params": [last_bias], "weight_decay": 0.0},
-    ]
-    bare = kind(groups, weight_decay=m["weight_decay"], **common)
-    order = BatchOrder(trial.seed, len(x), 50)
-    for step in range(30):
-        batch = order.batches(step, 1)[0]
-        bare.zero_grad()
-        loss = torch.nn.functional.cross_entropy(model(x[batch]), y[batch], reduction="sum")
-        (loss / 50).backward()
-        bare.step()
-    for name, value in model.state_dict().items():
-        assert torch.equal(value, ours.weights(0)[name])
-
-
-@pytest.mark.parametrize("kind", ["module", "stacked"])
-@pytest.mark.parametrize("optimizer", ["adamw", "own.py:Signed"])
-def test_state_goes_with_its_parameters(own: WorkloadRef, kind: str, optimizer: str) -> None:
-    of = study(workload=own, optimizer=optimizer, batch_size=16)
-    pack = trials(of, 3)
-    whole, paused = engine(kind, of, pack), engine(kind, of, pack)
-    whole.advance(12)
-    paused.advance(6)
-    saved = paused.state()
-    paused = engine(kind, of, pack)
-    paused.load(saved)
-    paused.advance(6)
-    for row in range(3):
-        for name, value in whole.weights(row).items():
-            assert torch.equal(value, paused.weights(row)[name])
 
 
 def test_a_techniques_factors_multiply_those_of_the_workload(own: WorkloadRef) -> None:

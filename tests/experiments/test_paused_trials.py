@@ -25,9 +25,7 @@ from tests import problems
 from tests.experiments.fakes import FakeTraining, Pair, Plan, points
 from tests.experiments.fakes import study as fake_study
 from tests.experiments.test_sweep import experiment
-from tests.marks import quick
 
-KINDS = ["module", "stacked"]
 QUICK = Pace(ask=0.01, renew=0.02, commit=0.0, snapshot=0.0)
 
 
@@ -62,48 +60,6 @@ def first_round(of: Study, some: tuple[Trial, ...], kind: Kind) -> tuple[dict[st
     training = Training(replace(pack, known=(15,), keep_paused=True))
     events = [event for look in training.run() for event in look]
     return training.paused, events
-
-
-@pytest.mark.parametrize("kind", quick(KINDS, 1))
-@pytest.mark.parametrize(
-    ("optimizer", "schedule"),
-    quick([("adam", "constant"), ("momentum", "linear"), ("RMSprop", "cosine")], 1),
-)
-def test_a_trial_set_aside_goes_on_bit_for_bit(kind: Kind, optimizer: str, schedule: str) -> None:
-    of = coarse(optimizer=optimizer, schedule=schedule)
-    some = some_of(of, 7)
-    held, before = first_round(of, some, kind)
-    ended = problems.outcomes(before)
-    assert held.keys() == {t for t, o in ended.items() if o.stop_reason == "dominated"}
-    left = tuple(trial for trial in some if trial.id in held)
-    assert len(left) > 1
-    fresh = tuple(replace(t, id=f"new-{t.id}", seed=t.seed + 1) for t in some[:2])
-    training = Training(Pack(id="next", study=of, trials=(*fresh, *left[:1]), engine=kind))
-    training.resume(held)  # some begin with the pack, others join it
-    after = []
-    for look in training.run():
-        after += look
-        if len(training.pack.trials) == 3 and training.step > 8:
-            training.add(left[1:])
-            training.resume({t.id: held[t.id] for t in left[1:]})
-    alone = problems.by_trial(problems.train(of, left, kind))
-    parts = [
-        problems.by_trial([e for e in events if e.trial in held]) for events in (before, after)
-    ]
-    for trial in held:
-        # The first part ends with the outcome of being dominated.
-        assert parts[0][trial][:-1] + parts[1][trial] == alone[trial]
-        assert parts[1][trial][0][1] > ended[trial].steps_run
-
-
-def test_repeats_do_not_take_a_searched_trials_place() -> None:
-    """Minima are over searched trials: what a repeat reaches does not stop them."""
-    of = coarse(keep=1)
-    some = some_of(of, 5)
-    alone = {t.id: problems.outcomes(problems.train(of, (t,)))[t.id] for t in some}
-    first, second = sorted(some, key=lambda t: alone[t.id].steps_to_target or 1000)[:2]
-    found = problems.outcomes(problems.train(of, (replace(first, role="repeat"), second)))
-    assert found[second.id].stop_reason == "target"
 
 
 def test_models_that_are_too_large_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,18 +16,13 @@ from experiments.engines.randomness import RandomDraws
 from experiments.errors import ExperimentError
 from experiments.parallel import ForwardPass
 from experiments.parallel.stages.partition import partition, stage, units
-from experiments.parallel.stages.stages import SCHEDULES, _Given, _input
+from experiments.parallel.stages.stages import _Given, _input
 from experiments.plan import Layout, Study, WorkloadRef
 from experiments.records.rows import layout_columns
 from experiments.training.study_context import StudyContext
 from tests.experiments.layout_workloads import FILE
-from tests.experiments.rank_gates import Gate, check_against_plain, check_checkpoints, in_layout
 from tests.problems import study, trials
 from workloads import WorkloadError
-
-TRANSFORMER = {
-    "layers": 4, "width": 8, "heads": 2, "context": 5, "dropout": 0.1, "validation_tokens": 60,
-}  # fmt: skip
 
 
 @pytest.fixture
@@ -44,74 +39,6 @@ def deep(user, **changes: Any) -> Study:
     common = {"precision": "float64", "batch_size": 24, "optimizer": "adamw"}
     technique = {"ghost_batch": 2}
     return study(workload=user("Deep"), **{**common, "technique": technique, **changes})
-
-
-def text(**fields: Any) -> Study:
-    return study(
-        workload=WorkloadRef(spec="lm-transformer", fields={**TRANSFORMER, **fields}),
-        target="validation_cross_entropy < 1",
-        precision="float64",
-        batch_size=7,
-        optimizer="adamw",
-    )
-
-
-def gate(of: Study, steps: int, count: int = 1, **more: Any) -> Gate:
-    """At a rate at which rounding errors do not grow: at 0.04 they do, tenfold every ten steps."""
-    made = trials(of, count, learning_rate=0.001)
-    return Gate(study=of, trials=made, steps=steps, **more)
-
-
-def two_ranks(user, steps: int) -> list[Gate]:
-    made = []
-    for schedule in SCHEDULES:
-        options = {"schedule": schedule, "micro_batches": 4}
-        of = in_layout(deep(user), 2, pipeline=2, options=options)
-        made.append(gate(of, steps, count=2))
-        made.append(gate(in_layout(text(), 2, pipeline=2, options=options), steps))
-    hooks = {"ghost_batch": 4, "clip": 0.05, "ema": 0.5}
-    made.append(gate(in_layout(deep(user, technique=hooks), 2, pipeline=2), steps))
-    untied = text(tied=False, positions="rotary")
-    made.append(gate(in_layout(untied, 2, pipeline=2, micro_batch=1), steps))
-    single = deep(user, optimizer="sgd", precision="float32")
-    made.append(gate(in_layout(single, 2, pipeline=2), 20, tolerance=1e-6))
-    return made
-
-
-@pytest.mark.slow
-def test_stages_give_the_plain_run(user, tmp_path: Path) -> None:
-    hooks = {"ghost_batch": 4, "clip": 0.05, "ema": 0.5}
-    options = {"schedule": "interleaved", "micro_batches": 4}
-    made = [
-        gate(in_layout(deep(user, technique=hooks), 2, pipeline=2, options=options), 4),
-        gate(in_layout(text(), 2, pipeline=2), 3),
-    ]
-    check_against_plain(2, made, tmp_path)
-
-
-@pytest.mark.slow
-def test_stages_give_the_plain_run_after_200_steps(user, tmp_path: Path) -> None:
-    check_against_plain(2, two_ranks(user, 200), tmp_path)
-
-
-@pytest.mark.slow
-def test_data_ranks_of_stages_give_the_plain_run(user, tmp_path: Path) -> None:
-    made = [
-        gate(in_layout(of, 4, data=2, pipeline=2, options={"schedule": schedule}), 200)
-        for of in (deep(user), text())
-        for schedule in SCHEDULES
-    ]
-    made.append(gate(in_layout(deep(user), 4, pipeline=4), 200))
-    check_against_plain(4, made, tmp_path)
-
-
-@pytest.mark.slow
-def test_checkpoints_of_stages_and_of_a_single_process_are_the_same(user, tmp_path: Path) -> None:
-    made = [
-        gate(in_layout(of, 2, pipeline=2), 5)
-        for of in (deep(user), text(), deep(user, optimizer="muon"), text(tied=False))
-    ]
-    check_checkpoints(2, made, tmp_path)
 
 
 # How a model is cut

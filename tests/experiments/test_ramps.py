@@ -18,7 +18,7 @@ from experiments.factors.ramp import Ramp, RampedSchedule
 from experiments.plan import Pack, Study
 from experiments.training.batch_order import BatchOrder
 from experiments.training.pack_training import Training
-from tests.experiments.test_cohorts import bits, same
+from tests.experiments.test_cohorts import bits
 from tests.marks import quick
 from tests.problems import (
     engine,
@@ -141,38 +141,6 @@ def test_a_ramp_that_is_constant_gives_the_same_bits_as_none(kind: str, workload
     assert [m.examples for m in measurements(events[0])] == [
         m.examples for m in measurements(events[1])
     ]
-
-
-@pytest.mark.parametrize("optimizer", ["sgd", "adam", "RMSprop"])
-def test_the_engines_agree_on_a_ramp(optimizer: str) -> None:
-    of = of_sizes(GROWING, optimizer=optimizer, schedule="linear", technique={"ema": 0.9})
-    some = trials(of, 3)
-    module, stacked = (engine(kind, of, some) for kind in KINDS)
-    for one in (module, stacked):
-        one.advance(20)
-        one.advance(40)
-    for row in range(3):
-        assert largest_difference(module.weights(row), stacked.weights(row)) < 1e-8
-
-
-@pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("kind", quick(KINDS, 1))
-@pytest.mark.parametrize("optimizer", quick(["adam", "RMSprop"], 1))
-def test_trials_of_a_pack_may_be_at_different_batch_sizes(kind: str, optimizer: str) -> None:
-    """Each has the bits that it has alone."""
-    of = of_sizes(GROWING, optimizer=optimizer, schedule="linear", technique={"clip": 0.5})
-    some = trials(of, 8)
-    pack = engine(kind, of, some[:3])
-    pack.advance(28)
-    pack.add(some[3:5])
-    pack.advance(6)
-    pack.keep([0, 2, 3])
-    pack.add(some[5:])
-    pack.advance(25)
-    assert pack.steps == [59, 59, 31, 25, 25, 25]
-    assert {GROWING.size(step) for step in pack.steps} == {16, 40, 96}
-    pack.advance(9)
-    assert same(pack, kind, of)
 
 
 def test_a_ramp_against_a_plain_loop() -> None:

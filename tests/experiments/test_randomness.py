@@ -15,7 +15,6 @@ from experiments.errors import ExperimentError
 from experiments.plan import Pack, WorkloadRef
 from experiments.training.pack_training import Training
 from experiments.training.study_context import StudyContext
-from tests.marks import quick
 from tests.problems import engine, largest_difference, study, trials
 from workloads import WorkloadError
 
@@ -133,57 +132,6 @@ def made(tmp_path: Path):
     return study_of
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    quick(
-        [
-            ("Dropped", "stacked"),
-            ("Everything", "module"),
-            pytest.param("Dropped", "module", marks=pytest.mark.slow),
-            pytest.param("Everything", "stacked", marks=pytest.mark.slow),
-        ],
-        1,
-    ),
-)
-def test_micro_batches_draw_what_the_whole_batch_draws(made, kind: str, name: str) -> None:
-    whole, parts = made(name), made(name, micro_batch=5)
-    some = trials(whole, 2)
-    a, b = engine(kind, whole, some), engine(kind, parts, some)
-    start = engine(kind, whole, some)
-    for one in (a, b):
-        one.advance(8)
-    for row in range(2):
-        assert largest_difference(a.weights(row), b.weights(row)) < 1e-9
-        assert largest_difference(a.weights(row), start.weights(row)) > 1e-3
-
-
-def test_a_layer_that_is_left_out_at_random_moves_no_mask(made) -> None:
-    whole, parts = made("Skipping"), made("Skipping", micro_batch=7)
-    some = trials(whole, 2)
-    a, b = engine("module", whole, some), engine("module", parts, some)
-    a.advance(20)
-    b.advance(20)
-    for row in range(2):
-        assert largest_difference(a.weights(row), b.weights(row)) < 1e-9
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("precision", "steps", "most"), [("float32", 20, 2e-3), ("float64", 200, 1e-8)]
-)
-@pytest.mark.parametrize("name", ["Dropped", "Everything"])
-def test_a_model_that_draws_stacks(
-    made, name: str, precision: str, steps: int, most: float
-) -> None:
-    of = made(name, precision=precision)
-    some = trials(of, 3)
-    module, stacked = engine("module", of, some), engine("stacked", of, some)
-    module.advance(steps)
-    stacked.advance(steps)
-    for row in range(3):
-        assert largest_difference(module.weights(row), stacked.weights(row)) < most
-
-
 def test_each_trial_and_step_has_masks_of_its_own(made) -> None:
     of = made("Dropped")
     one, two = trials(of, 2)
@@ -195,35 +143,6 @@ def test_each_trial_and_step_has_masks_of_its_own(made) -> None:
     alone.advance(3)
     plain.advance(3)
     assert largest_difference(alone.weights(0), plain.weights(0)) > 1e-3
-
-
-@pytest.mark.parametrize("kind", quick(["module", "stacked"], 1))
-def test_a_trial_is_the_same_in_any_pack_and_after_a_break(made, kind: str) -> None:
-    of = made("Dropped", precision="float32", batch_size=8, budget_steps=60)
-    some = trials(of, 5)
-    whole = engine(kind, of, some)
-    whole.advance(30)
-    part = engine(kind, of, (some[3], some[1]))
-    part.advance(11)
-    resumed = engine(kind, of, (some[3], some[1]))
-    resumed.load(part.state())
-    resumed.advance(19)
-    for row, place in ((0, 3), (1, 1)):
-        expected = whole.weights(place)
-        assert all(torch.equal(expected[n], v) for n, v in resumed.weights(row).items())
-
-
-def test_a_rate_of_dropout_may_be_tuned(made) -> None:
-    of = made("Dropped", micro_batch=5)
-    none, much = trials(of, 1, rate=0.0)[0], trials(of, 1, rate=0.9)[0]
-    for first in (none, much):  # whichever trial of a pack comes first
-        other = much if first is none else none
-        both = engine("module", of, (first, other))
-        both.advance(5)
-        for row, trial in enumerate((first, other)):
-            alone = engine("module", made("Dropped"), (trial,))
-            alone.advance(5)
-            assert largest_difference(both.weights(row), alone.weights(0)) < 1e-9
 
 
 @pytest.mark.parametrize(("name", "what"), [("Recurrent", "torch.lstm"), ("Odd", "torch.randperm")])

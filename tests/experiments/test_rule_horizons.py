@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import batchscale as bs
 from experiments.config.compile import Experiment, parse
 from experiments.errors import ExperimentError
 from experiments.factors.horizon import Horizon
@@ -181,39 +180,6 @@ def test_with_a_rule_for_the_rate_the_table_is_the_bases(read) -> None:
         for base, scaled in zip(rows[1], values, strict=True):
             assert scaled["learning_rate"] == pytest.approx(float(base["learning_rate"]) * k**0.5)
             assert scaled["weight_decay"] == pytest.approx(float(base["weight_decay"]) * k**0.5)
-
-
-@pytest.mark.slow
-def test_both_engines_train_with_the_same_values(tmp_path: Path) -> None:
-    """A trial's id and its steps are those of either engine; without the rule they differ."""
-    ids = {}
-    for engine in ("module", "stacked"):
-        run = bs.sweep(
-            workload="digits-softmax",
-            optimizer=["adam"],
-            batch_size=[64, 256],
-            rule=["none", {"beta2": {"half_life": "1500 examples"}}],
-            learning_rate=0.02,
-            budget="60 steps",
-            trials=1,
-            target="validation_error < 0.15",
-            engine=engine,
-            precision="float64",
-            results=tmp_path / engine,
-            address="none",
-        )
-        trials = run.trials
-        assert set(trials["engine"]) == {engine}
-        ruled = trials["beta2"].notna()
-        assert sorted(trials[ruled]["beta2"]) == pytest.approx(
-            [0.5 ** (256 / 1500), 0.5 ** (64 / 1500)], abs=1e-9
-        )
-        columns = ["trial", "batch_size", "beta2", "steps_to_target", "last_miss"]
-        ids[engine] = trials[columns].sort_values("trial").to_dict("list")
-        by_size = trials[trials["batch_size"] == 256].set_index("beta2")["steps_to_target"]
-        assert by_size.notna().all()
-        assert by_size.nunique() == 2
-    assert repr(ids["module"]) == repr(ids["stacked"])
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from torch.nn import functional as F
 import workloads
 from experiments import techniques
 from experiments.errors import ExperimentError
-from experiments.plan import WorkloadRef
 from experiments.techniques import Techniques
 from experiments.training.study_context import StudyContext
 from tests.marks import quick
@@ -110,25 +109,6 @@ def test_dropout_zeroes_the_share_that_was_asked() -> None:
     out = model(torch.randn(4_000, 8))
     share = float((out == 0).double().mean())
     assert abs(share - 0.25) < 4 * (0.25 * 0.75 / out.numel()) ** 0.5
-
-
-@pytest.mark.parametrize("kind", quick(KINDS, 1))
-@pytest.mark.parametrize(
-    "technique", quick([{"dropout": 0.4}, {"stochastic_depth": 0.5}], 1), ids=str
-)
-def test_micro_batches_drop_the_same(kind: str, technique: dict[str, Any]) -> None:
-    small = {"context": 4, "width": 8, "heads": 1, "layers": 1}
-    text = WorkloadRef(spec="lm-transformer", fields=small)
-    of: dict[str, Any] = {"precision": "float64", "technique": technique, "batch_size": 16}
-    of["workload"] = "digits-mlp" if "dropout" in technique else text
-    of["target"] = "validation_cross_entropy < 0.1"
-    pack = trials(study(**of), 2)
-    results = []
-    for micro in (None, 5):
-        parts = engine(kind, study(**of, micro_batch=micro), pack)
-        parts.advance(2)
-        results.append(parts.weights(1))
-    assert largest_difference(*results) < 1e-9
 
 
 # stochastic_depth

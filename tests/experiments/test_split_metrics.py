@@ -88,16 +88,6 @@ def test_ranks_gather_all_outputs(kind: str, cls: Any) -> None:
             assert metrics == pytest.approx(whole, rel=1e-12)
 
 
-def test_engines_train_alike() -> None:
-    of = multilabel(optimizer="momentum")
-    of_pack = trials(of, 2)
-    module, stacked = engine("module", of, of_pack), engine("stacked", of, of_pack)
-    for each in (module, stacked):
-        each.advance(40)
-    for a, b in zip(module.evaluate("validation"), stacked.evaluate("validation"), strict=True):
-        assert a == pytest.approx(b, rel=1e-7)
-
-
 def test_a_target_on_it_stops_a_trial() -> None:
     ref = WorkloadRef(spec="multilabel-mlp", fields={"widths": [16], "labels": 5})
     of = study(workload=ref, target="validation_average_precision > 0.5", budget_steps=300)

@@ -162,61 +162,6 @@ def _assert_equal(ours: Tensor, theirs: Tensor) -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12 * size)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("case", CASES)
-def test_rows_may_be_moved_saved_and_restored(
-    case: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A row's bits depend on neither its place, nor the other rows, nor where it is taken back."""
-    optimizer = _of_case(case, monkeypatch)
-    rows = 6
-    values = _draws(optimizer, rows)
-    whole, steps = _stack(rows, dtype), 8
-    update = _fused(optimizer, whole, values, {})
-    gradients = []
-    for step in range(steps):
-        _gradients(whole, step)
-        gradients.append(whole.gradient.clone())
-        update.step(_rates(values, step))
-
-    def take(stack: Stack, update: FusedUpdate, rows: list[int], step: int) -> None:
-        stack.gradient.copy_(gradients[step][rows])
-        update.step(_rates([values[row] for row in rows], step))
-
-    stack, order = _stack(rows, dtype), [4, 1, 0, 5]
-    stack.keep(torch.tensor(order))
-    part = _fused(optimizer, stack, [values[row] for row in order], {})
-    for step in range(3):
-        take(stack, part, order, step)
-    saved, weights = part.copy(torch.tensor([1, 3])), stack.weights[[1, 3]].clone()
-    for step in range(3, 5):
-        take(stack, part, order, step)
-    stack.keep(torch.tensor([3, 1]))
-    part.keep(torch.tensor([3, 1]))
-    order = [5, 1]
-    for row, place in enumerate([1, 0]):  # back to the third step
-        stack.weights[row].copy_(weights[place])
-        part.restore(row, saved[place])
-    for step in range(3, 5):
-        take(stack, part, order, step)
-    # Others at the same step join, from another stack; then the state is saved and loaded.
-    other = _stack(rows, dtype)
-    other.keep(torch.tensor([2, 3]))
-    joining = _fused(optimizer, other, [values[2], values[3]], {})
-    for step in range(5):
-        take(other, joining, [2, 3], step)
-    stack.add(other)
-    part.add(joining)
-    order = [5, 1, 2, 3]
-    loaded = _fused(optimizer, stack, [values[row] for row in order], {})
-    loaded.load({n: v.clone() for n, v in part.state().items()})
-    for step in range(5, steps):
-        take(stack, loaded, order, step)
-    assert torch.equal(stack.weights, whole.weights[order])
-    for n, value in loaded.state().items():
-        assert torch.equal(value, update.state()[n][order])
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_padding_stays_zero(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     optimizer = _of_case(case, monkeypatch)
@@ -228,39 +173,6 @@ def test_padding_stays_zero(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for view in stack.views.values():
         view.zero_()
     assert not stack.weights.any()
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("name", ["adam", "adamw", "sgd", "momentum", "nesterov"])
-def test_models_that_share_values_or_not_have_the_bits_of_any_pack(
-    name: str, dtype: torch.dtype
-) -> None:
-    """Three models of equal values, one of others, and one that has joined: pairs of them alone
-    end as in the stack of all."""
-    optimizer, number = optimizers.get(name), 5
-    given = _draws(optimizer, 2)
-    values = [dict(given[row == 3], learning_rate=0.01 * (row + 1)) for row in range(number)]
-    everything = _stack(number, dtype)
-    start, joined = everything.weights.clone(), 4
-
-    def trained(rows: list[int]) -> Tensor:
-        stack = _stack(len(rows), dtype)
-        stack.weights = start[rows]
-        update = _fused(optimizer, stack, [values[row] for row in rows], {})
-        for step in range(STEPS):
-            _gradients(everything, step)
-            stack.gradient.copy_(everything.gradient[rows])
-            if step == 5 and joined in rows:
-                at = rows.index(joined)
-                fresh = _fused(optimizer, _stack(2, dtype), [values[joined]] * 2, {})
-                update.restore(at, fresh.copy(torch.tensor([0]))[0])
-                stack.weights[at] = start[joined]
-            update.step(_rates([values[row] for row in rows], 4))
-        return stack.weights
-
-    together = trained(list(range(number)))
-    for pair in ([0, 1], [1, 4], [3, 2], [4, 0]):
-        assert torch.equal(trained(pair), together[pair])
 
 
 @pytest.mark.parametrize("name", BY_ROW)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,33 +11,15 @@ import torch
 
 from experiments.config.compile import load
 from experiments.engines import check_contract
-from experiments.engines.base import gather
 from experiments.errors import ExperimentError
-from experiments.plan import Pack, WorkloadRef
-from experiments.training.pack_training import Training
+from experiments.plan import WorkloadRef
 from experiments.training.streams import ExampleStream
 from experiments.training.study_context import StudyContext
 from tests.experiments.stream_workloads import ENDLESS, EVERY, FILE
-from tests.experiments.test_layouts import check_against_one_worker
-from tests.marks import quick
-from tests.problems import (
-    TinyData,
-    by_trial,
-    engine,
-    largest_difference,
-    study,
-    train,
-    trials,
-)
+from tests.problems import TinyData, engine, largest_difference, study, trials
 from workloads import WorkloadError
 
 KINDS = ["module", "stacked"]
-EITHER = [
-    pytest.param(name, kind, marks=[] if (i + j) % 2 == 0 else pytest.mark.slow)
-    for i, name in enumerate(EVERY)
-    for j, kind in enumerate(KINDS)
-]
-"""Each kind of stream in either engine; in the other one it is slow."""
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -120,87 +101,20 @@ def test_a_trial_is_restored_where_a_pass_ends(ref, name: str, kind: str) -> Non
     assert largest_difference(stopped.weights(1), whole.weights(1)) == 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", quick(EVERY, 2))
-def test_engines_and_micro_batches_agree(ref, name: str) -> None:
-    for workload in (ref(name), ref(name, "Augmented")):
-        of = stream_study(workload, optimizer="momentum")
-        rows = trials(of, 3)
-        whole, stacked = engine("module", of, rows), engine("stacked", of, rows)
-        parts = engine("module", stream_study(workload, optimizer="momentum", micro_batch=3), rows)
-        for each in (whole, stacked, parts):
-            each.advance(8)
-        for row in range(3):
-            assert largest_difference(whole.weights(row), stacked.weights(row)) < 1e-9
-            assert largest_difference(whole.weights(row), parts.weights(row)) < 1e-9
-
-
-@pytest.mark.slow
-def test_two_workers_give_what_a_single_worker_gives(ref, tmp_path: Path, monkeypatch) -> None:
-    jobs = []
-    for name, kind in (("Random", "module"), ("Stateful", "stacked"), ("Sized", "stacked")):
-        of = stream_study(ref(name), batch_size=7, budget_steps=15)
-        jobs.append((of, trials(of, 2), kind))
-    markov = WorkloadRef(spec="markov", fields={"width": 4})
-    of = stream_study(markov, target="validation_excess_loss < 1e-9", batch_size=7, budget_steps=15)
-    jobs += [(of, trials(of, 2), kind) for kind in KINDS]
-    check_against_one_worker(jobs, tmp_path, monkeypatch)
-
-
-@pytest.mark.parametrize(("name", "kind"), EITHER)
-def test_a_restored_trial_continues_bit_for_bit(ref, name: str, kind: str) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["Counted", "Stateful", "OfIterator", "Resumes"])
+def test_a_restored_trial_reads_nothing_again(ref, name: str, kind: str) -> None:
+    """But of a stream that keeps no position."""
     of = stream_study(ref(name))
     rows = trials(of, 3)
-    whole, stopped = engine(kind, of, rows), engine(kind, of, rows)
-    whole.advance(25)
+    stopped, resumed = engine(kind, of, rows), engine(kind, of, rows)
     stopped.advance(9)
-    state = stopped.state()
-    single = gather(stopped.copy([1]))[0]
-    stopped.advance(5)
-    stopped.restore(1, single)  # back by five steps, beside others that stay
-    resumed = engine(kind, of, rows)
-    resumed.load(state)
+    resumed.load(stopped.state())
     assert resumed.steps == [9, 9, 9]
     before = read_count()[0]
     resumed.advance(16)
-    if name in ("Stateful", "OfIterator", "Resumes"):
-        assert read_count()[0] - before == 3 * 16 * 8  # nothing is read again
-    if name == "Counted":
-        assert read_count()[0] - before == 3 * 25 * 8
-    stopped.advance(11)
-    alone = engine(kind, of, rows)
-    alone.advance(20)
-    for row in range(3):
-        assert largest_difference(resumed.weights(row), whole.weights(row)) == 0
-    assert largest_difference(stopped.weights(1), alone.weights(1)) == 0
-    assert largest_difference(stopped.weights(0), whole.weights(0)) == 0
-
-
-@pytest.mark.parametrize(("name", "kind"), EITHER)
-def test_snapshots_and_pauses_change_nothing(ref, name: str, kind: Any) -> None:
-    """A pack that is killed and continued at every evaluation gives the same numbers."""
-    of = stream_study(
-        ref(name), optimizer="adam", target="validation_error < 0.3", evaluation_ratio=1.4
-    )
-    rows = trials(of, 3, learning_rate=0.05)
-    pack = Pack(id="pack", study=of, trials=rows, engine=kind)
-    training, events = Training(pack), []
-    while training.active:
-        events += next(training.run(), [])
-        if training.active:
-            training = Training(pack, snapshot=training.snapshot())
-    uninterrupted = train(of, rows, kind)
-    assert by_trial(events) == by_trial(uninterrupted)
-    assert any(e[4] for of_trial in by_trial(events).values() for e in of_trial if len(e) == 6)
-
-    paused = Training(replace(pack, study=replace(of, keep=1), known=(6,), keep_paused=True))
-    first = [event for part in paused.run() for event in part]
-    assert paused.paused
-    following = Training(replace(pack, trials=tuple(t for t in rows if t.id in paused.paused)))
-    assert following.resume(paused.paused) == paused.paused.keys()
-    second = by_trial([event for part in following.run() for event in part])
-    for trial, rest in second.items():
-        assert by_trial(first)[trial][:-1] + rest == by_trial(uninterrupted)[trial]
+    again = 9 if name == "Counted" else 0
+    assert read_count()[0] - before == 3 * (16 + again) * 8
 
 
 def test_stopped_trials_are_not_read_for(ref) -> None:

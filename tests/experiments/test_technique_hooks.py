@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,9 @@ from experiments import techniques
 from experiments.config.compile import load
 from experiments.engines import stackable
 from experiments.errors import ExperimentError
-from experiments.plan import Layout, Study, WorkloadRef
+from experiments.plan import Study, WorkloadRef
 from experiments.records.rows import trial_row
 from experiments.training.study_context import StudyContext
-from tests.marks import quick
 from tests.problems import engine, largest_difference, outcomes, study, train, trials
 
 KINDS = ["module", "stacked"]
@@ -116,31 +114,6 @@ def hooks(tmp_path: Path) -> WorkloadRef:
 def of(hooks: WorkloadRef, *names: str, **changes: Any) -> Study:
     technique = {f"hooks.py:{name}": True for name in names}
     return study(workload=hooks, precision="float64", technique=technique, **changes)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", quick(["Partners", "Hardest", "Ahead", "Begin"], 2))
-def test_engines_micro_batches_and_resumed_trials_agree(hooks: WorkloadRef, name: str) -> None:
-    described = of(hooks, name, optimizer="momentum", batch_size=16)
-    pack = trials(described, 3)
-    whole = [engine(kind, described, pack) for kind in KINDS]
-    parts = replace(described, layout=Layout(micro_batch=5))
-    runs = [*whole, *(engine(kind, parts, pack) for kind in KINDS)]
-    for run in runs:
-        run.advance(12)
-    saved = runs[0].state()
-    resumed = engine("module", described, pack)
-    resumed.load(saved)
-    for run in (*runs, resumed):
-        run.advance(8)
-    bare = engine("module", replace(described, technique={"precision": "float64"}), pack)
-    bare.advance(20)
-    for row in range(3):
-        expected = runs[0].weights(row)
-        assert largest_difference(expected, bare.weights(row)) > 1e-3
-        for run in (*runs[1:], resumed):
-            assert largest_difference(expected, run.weights(row)) < 1e-9
-    assert runs[0].evaluate("validation")[1] == pytest.approx(runs[1].evaluate("validation")[1])
 
 
 def first_step(described: Study, pack: Any) -> tuple[Any, Any, dict[str, torch.Tensor]]:

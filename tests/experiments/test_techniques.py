@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import yaml
 
-import batchscale as bs
 from experiments import techniques
 from experiments.config import sources
 from experiments.engines import choose, stackable
 from experiments.engines.module import ModuleEngine
 from experiments.errors import ExperimentError
-from experiments.plan import Pack, Study, Trial, WorkloadRef
+from experiments.plan import Study, Trial, WorkloadRef
 from experiments.training.study_context import StudyContext
 from tests import problems
-from tests.experiments.technique_file import ELSEWHERE, EXAMPLES, PACKAGED
-from tests.experiments.test_packs_bitwise import _plain as plain
 from tests.marks import quick
 from tests.problems import engine, largest_difference, study, train, trials
 
-ROOT = Path(__file__).parents[2]
 KINDS = ["module", "stacked"]
-SETS = [*({name: value} for name, value in PACKAGED.items()), PACKAGED]
 
 
 def weights(of: Study, pack: tuple[Trial, ...], kind: str, steps: int) -> list[dict[str, Any]]:
@@ -36,20 +30,6 @@ def weights(of: Study, pack: tuple[Trial, ...], kind: str, steps: int) -> list[d
 
 
 # What there is
-
-
-def test_every_packaged_technique_is_tested_here_and_listed() -> None:
-    assert set(techniques.names()) == {*EXAMPLES, *ELSEWHERE}
-    for name, file in ELSEWHERE.items():
-        assert name in (ROOT / file).read_text()
-    listed = bs.list("techniques")
-    assert set(listed) == {*EXAMPLES, *ELSEWHERE}
-    for sentence in listed.values():
-        assert " " in sentence
-    for name in EXAMPLES:
-        loaded = techniques.load({name: EXAMPLES[name]}, None).parts[name]
-        assert (loaded.written, loaded.label) == (EXAMPLES[name], name)
-        assert loaded.stacks
 
 
 def test_an_experiment_sweeps_each_technique_on_and_off() -> None:
@@ -171,47 +151,6 @@ def test_a_trial_diverges_with_its_trained_weights(kind: str) -> None:
 # Twins
 
 
-EVERYTHING = {"my.py:Everything": 0.1, **PACKAGED}
-
-
-@pytest.mark.parametrize(
-    ("precision", "technique"),
-    quick(
-        [
-            *(("float32", technique) for technique in SETS),
-            ("float64", EVERYTHING),
-            pytest.param("float32", EVERYTHING, marks=pytest.mark.slow),
-            *(pytest.param("float64", technique, marks=pytest.mark.slow) for technique in SETS),
-        ],
-        1,
-    ),
-    ids=str,
-)
-def test_engines_agree(
-    user_techniques: WorkloadRef, technique: dict[str, Any], precision: str
-) -> None:
-    steps, tolerance = (20, 2e-3) if precision == "float32" else (200, 1e-8)
-    of = study(
-        workload=user_techniques,
-        optimizer="momentum",
-        precision=precision,
-        batch_size=16,
-        technique=technique,
-    )
-    pack = trials(of, 3)
-    module, stacked = engine("module", of, pack), engine("stacked", of, pack)
-    plain_one = engine("module", replace(of, technique={"precision": precision}), pack)
-    for one in (module, stacked, plain_one):
-        one.advance(steps)
-    for row in range(3):
-        assert largest_difference(module.weights(row), stacked.weights(row)) < tolerance
-        if "clip" in technique:
-            moved = largest_difference(module.weights(row), plain_one.weights(row))
-            assert moved > 10 * tolerance
-    for a, b in zip(module.evaluate("validation"), stacked.evaluate("validation"), strict=True):
-        assert a["cross_entropy"] == pytest.approx(b["cross_entropy"], rel=1e-3)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_model_has_its_own_argument(kind: str) -> None:
     """An argument among a trial's metaparameters is that of the trial alone."""
@@ -241,60 +180,6 @@ def test_each_model_has_its_own_argument(kind: str) -> None:
 # Packs, pausing, going back
 
 
-@pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("kind", quick(KINDS, 1))
-def test_a_trial_is_the_same_in_any_pack(kind: str, user_techniques: WorkloadRef) -> None:
-    technique = {"my.py:Everything": 0.1, **PACKAGED}
-    of = study(workload=user_techniques, optimizer="adam", batch_size=16, technique=technique)
-    pack = trials(of, 7)
-    whole = engine(kind, of, pack)
-    whole.advance(24)
-    expected = dict(zip([t.id for t in pack], whole.evaluate("validation"), strict=True))
-    changing = engine(kind, of, pack[:5])
-    changing.advance(8)
-    changing.keep([0, 2, 4])
-    saved = changing.copy([1, 2])
-    changing.advance(5)
-    for row, state in zip([1, 2], saved, strict=True):
-        changing.restore(row, state)
-    assert changing.steps == [13, 8, 8]
-    changing.keep([1, 2])
-    changing.add(pack[5:])
-    changing.advance(16)
-    snapshot = changing.state()
-    resumed = engine(kind, of, tuple(changing.trials))
-    resumed.load(snapshot)
-    for one in (changing, resumed):
-        assert one.steps == [24, 24, 16, 16]
-        metrics = one.evaluate("validation", [0, 1])
-        assert metrics == [expected[pack[2].id], expected[pack[4].id]]
-        one.advance(8)
-        metrics = one.evaluate("validation", [2, 3])
-        assert metrics == [expected[pack[5].id], expected[pack[6].id]]
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("kind", KINDS)
-def test_resuming_a_snapshot_changes_nothing(kind: str) -> None:
-    of = study(
-        optimizer="adam", budget_steps=120, evaluation_ratio=1.4, keep=None, technique=PACKAGED,
-        target="validation_error < 0.07", stop_at_target=False,
-    )  # fmt: skip
-    pack = trials(of, 5, learning_rate=0.05)
-    expected = plain(train(of, pack, kind))
-    described = Pack(id="pack", study=of, trials=pack, engine=kind)  # type: ignore[arg-type]
-    first = problems.Training(described)
-    events = []
-    for count, measured in enumerate(first.run(), start=1):
-        events += measured
-        if count == 6:
-            break
-    second = problems.Training(described, snapshot=first.snapshot())
-    events += [event for measured in second.run() for event in measured]
-    assert plain(events) == expected
-
-
 # A user's file
 
 
@@ -304,7 +189,10 @@ def test_one_that_does_not_stack_is_trained_by_the_module_engine(
     of = study(workload=user_techniques, technique={"my.py:Scaled": 0.5, "clip": 0.05})
     pack = trials(of, 8)
     context = StudyContext.load(of)
-    assert choose(StudyContext.load(replace(of, technique=PACKAGED)), pack) == "stacked"
+    assert (
+        choose(StudyContext.load(replace(of, technique={"clip": 0.05, "ema": 0.9})), pack)
+        == "stacked"
+    )
     assert choose(context, pack) == "module"
     assert stackable(context, pack) == "technique Scaled: a test says so"
     with pytest.raises(ExperimentError, match=r"technique Scaled: a test says so$"):
@@ -329,22 +217,6 @@ def test_tuned_arguments_of_what_changes_the_loss_do_not_stack(
         "technique Everything: one of its arguments is tuned"
     )
     assert stackable(StudyContext.load(of), trials(of, 8)) is None
-
-
-@pytest.mark.parametrize("kind", quick(KINDS, 1))
-def test_random_numbers_of_a_batch_follow_the_examples(
-    user_techniques: WorkloadRef, kind: str
-) -> None:
-    common = {
-        "workload": user_techniques,
-        "precision": "float64",
-        "technique": {"my.py:Everything": 0.3},
-    }
-    pack = trials(study(**common), 2)
-    whole = weights(study(**common), pack, kind, 15)
-    parts = weights(study(**common, micro_batch=13), pack, kind, 15)
-    for row in range(2):
-        assert largest_difference(whole[row], parts[row]) < 1e-9
 
 
 def test_random_numbers_after_the_forward_pass_are_refused(user_techniques: WorkloadRef) -> None:

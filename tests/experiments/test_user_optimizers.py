@@ -15,7 +15,6 @@ from experiments.optimizers import get
 from experiments.plan import Study, WorkloadRef
 from experiments.training.study_context import StudyContext
 from tests.batchscale.blocks import blocks
-from tests.experiments.test_cohorts import bits, same
 from tests.problems import engine, largest_difference, study, trials
 
 KINDS = ["module", "stacked"]
@@ -157,46 +156,6 @@ def folder(tmp_path: Path) -> Path:
 def of(folder: Path, optimizer: str, **changes: Any) -> Study:
     workload = WorkloadRef(spec="digits-mlp", base=str(folder))
     return study(workload=workload, optimizer=optimizer, **{"batch_size": 16, **changes})
-
-
-@pytest.mark.parametrize("schedule", ["constant", "linear"])
-@pytest.mark.parametrize("optimizer", [*OURS, *DOCUMENTED])
-def test_both_engines_take_the_same_steps(folder: Path, optimizer: str, schedule: str) -> None:
-    """Groups of their own making, names, and rates that a schedule moves, each in its ratio."""
-    a_study = of(folder, optimizer, schedule=schedule, precision="float64")
-    pack = trials(a_study, 3)
-    module, stacked = engine("module", a_study, pack), engine("stacked", a_study, pack)
-    for trained in (module, stacked):
-        trained.advance(10)
-        trained.keep([0, 2])
-        trained.advance(5)
-    for row in range(2):
-        assert largest_difference(module.weights(row), stacked.weights(row)) < 1e-8
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("optimizer", [*OURS, *DOCUMENTED])
-def test_bits_do_not_depend_on_the_pack(folder: Path, optimizer: str, kind: str) -> None:
-    """Of trials that join, leave, are taken back, or go on from a snapshot of their engine."""
-    a_study = of(folder, optimizer, schedule="cosine")
-    pack = trials(a_study, 7)
-    trained = engine(kind, a_study, pack[:5])
-    trained.advance(6)
-    held = trained.copy([1, 3])
-    trained.add(pack[5:])
-    trained.advance(3)
-    trained.keep([1, 3, 6])
-    trained.restore(0, held[0])
-    assert trained.steps == [6, 9, 3]
-    trained.advance(4)
-    assert same(trained, kind, a_study)
-    again = engine(kind, a_study, tuple(trained.trials))
-    again.load(trained.state())
-    for resumed in (trained, again):
-        resumed.advance(5)
-    assert [bits(again, row) for row in range(3)] == [bits(trained, row) for row in range(3)]
 
 
 @pytest.mark.parametrize("optimizer", ["rules.py:Named", "rules.py:Further"])

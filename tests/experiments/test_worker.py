@@ -294,38 +294,3 @@ def test_results_found_elsewhere_dominate(tmp_path: Path) -> None:
     assert sum(end[0] == "dominated" for end in told.values()) > sum(
         end[0] == "dominated" for end in alone.values()
     )
-
-
-@pytest.mark.slow
-def test_real_training_goes_on_bit_for_bit(tmp_path: Path) -> None:
-    import results as dataset
-
-    of = problems.study(optimizer="momentum", budget_steps=120, keep=None)
-    trials = problems.trials(of, 4)
-    one = Job(
-        pack=Pack(id="pack", study=of, trials=trials, engine="stacked"),
-        round=0,
-        columns={"study": of.id},
-        wanted=frozenset(trial.id for trial in trials),
-    )
-    line = Line()
-
-    class Stops(Training):
-        def run(self, *_: Any) -> Any:
-            for events in super().run(lambda: line.stop):
-                yield events
-                line.stop = self.step >= 30
-
-    assert run(one, tmp_path / "cut", line, trainer=Stops).end == "stopped"
-    again = replace(one, resumes=True)
-    assert run(again, tmp_path / "cut", Line(), trainer=Training).end == "done"
-    assert run(one, tmp_path / "whole", Line(), trainer=Training).end == "done"
-    columns = ["trial", "step", "validation_error", "validation_cross_entropy"]
-    frames = [
-        dataset.open(tmp_path / name)
-        .measurements.sort_values(["trial", "step"])[columns]
-        .reset_index(drop=True)
-        for name in ("cut", "whole")
-    ]
-    assert frames[0].equals(frames[1])
-    assert results(tmp_path / "cut") == results(tmp_path / "whole")

@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch.func import functional_call, grad, stack_module_state, vmap
 
 from tests.problems import tensors
 from workloads import load, names
 from workloads.checks import check_metrics, check_per_example, check_splits
 from workloads.digits import splits as digits
-from workloads.ghost import has_batch_norm
 from workloads.text.language_model import LanguageModel
 
 STORED = {
@@ -69,17 +67,6 @@ def training_batch(workload, examples: int = 6):
     """A batch as an engine trains on it: stored, augmented, transformed."""
     batch = workload.augment(stored_batch(workload, examples), torch.Generator().manual_seed(5))
     return workload.transform(batch, training=True)
-
-
-class Forward(torch.nn.Module):
-    """A workload's forward as a module, which functional_call wants."""
-
-    def __init__(self, model, workload) -> None:
-        super().__init__()
-        self.model, self.workload = model, workload
-
-    def forward(self, batch):
-        return self.workload.forward(self.model, batch)
 
 
 @pytest.fixture(params=sorted(names()))
@@ -169,42 +156,6 @@ def test_augmentation_comes_from_the_given_generator(workload) -> None:
         assert torch.equal(a, b)
     if workload.augments:
         assert any(not torch.equal(a, b) for a, b in zip(drawn[0], drawn[2], strict=True))
-
-
-# torch.func has no batching rule for attention on a CPU: it goes through the models one by one.
-@pytest.mark.filterwarnings("ignore:There is a performance drop")
-@pytest.mark.parametrize(
-    "dtype", [torch.float64, pytest.param(torch.float32, marks=pytest.mark.slow)]
-)
-def test_stacked_gradients_are_those_of_each_model(workload, dtype) -> None:
-    """Loss and metrics run under vmap and grad, and the stack computes what a loop does."""
-    models = [workload.model().to(dtype) for _ in range(3)]
-    if has_batch_norm(models[0]):  # in training it keeps statistics, which a stack cannot
-        models = [model.eval() for model in models]
-    batch = tuple(t.to(dtype) if t.is_floating_point() else t for t in training_batch(workload))
-    params, buffers = stack_module_state(models)
-
-    def mean_loss(p, b, batch):
-        output = functional_call(Forward(models[0], workload), (p, b), (batch,))
-        return workload.loss(output, batch).mean()
-
-    wrapped = {f"model.{k}": v for k, v in params.items()}
-    held = {f"model.{k}": v for k, v in buffers.items()}
-    stacked = vmap(grad(mean_loss), in_dims=(0, 0, None))(wrapped, held, batch)
-    for i, model in enumerate(models):
-        workload.loss(workload.forward(model, batch), batch).mean().backward()
-        for name, parameter in model.named_parameters():
-            assert parameter.grad is not None
-            scale = max(1.0, float(parameter.grad.abs().max()))
-            torch.testing.assert_close(
-                stacked[f"model.{name}"][i], parameter.grad, rtol=1e-4, atol=1e-5 * scale
-            )
-    outputs = vmap(
-        lambda p, b: workload.metrics(
-            functional_call(Forward(models[0], workload), (p, b), (batch,)), batch
-        )
-    )(wrapped, held)
-    assert all(value.shape == (3, len(batch[0])) for value in outputs.values())
 
 
 def test_digits_split_is_fixed_stratified_and_disjoint() -> None:
