@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import ray
+from ray.exceptions import GetTimeoutError, OutOfMemoryError, RayActorError
 
 from experiments.execution.ray.lost_workers import explain, worker_log
+from experiments.execution.ray.tune import RayTune
 
 DIED = """The actor died unexpectedly before finishing this task.
 \tclass_name: ImplicitFunc
@@ -123,3 +128,23 @@ def test_the_log_of_the_worker_that_an_error_names(tmp_path: Path) -> None:
     assert worker_log(LOST, tmp_path) == "its last words"
     assert worker_log("no process", tmp_path) is None
     assert worker_log(LOST, tmp_path / "elsewhere") is None
+
+
+@pytest.mark.parametrize(
+    ("raised", "died"),
+    [
+        (RayActorError(), True),
+        (OutOfMemoryError("a worker was killed: its node ran low on memory"), True),
+        (GetTimeoutError(), False),
+    ],
+)
+def test_an_actor_that_ray_ends_for_its_memory_is_replaced_as_any_dead_one(
+    raised: Exception, died: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def get(*_: Any, **__: Any) -> None:
+        raise raised
+
+    monkeypatch.setattr(ray, "get", get)
+    runs = RayTune.__new__(RayTune)
+    runs._context = SimpleNamespace(mailbox=None, writer=None)  # type: ignore[assignment]
+    assert runs._an_actor_died() is died

@@ -15,7 +15,7 @@ from typing import Any
 
 import ray
 from ray import tune
-from ray.exceptions import GetTimeoutError, RayActorError
+from ray.exceptions import GetTimeoutError, OutOfMemoryError, RayActorError
 
 from experiments.errors import ExperimentError
 from experiments.execution.executors.base import POLL_SECONDS, ExecutorContext
@@ -42,6 +42,8 @@ from experiments.scheduling.jobs import Job, PackEnd
 from results.counts import count
 from results.run_state.claims import Claims
 
+_DEAD = (RayActorError, OutOfMemoryError)
+"""What a call of an actor that is gone raises; the second: Ray has ended it for its memory."""
 _LISTEN_SECONDS = 0.2
 _DEATHS = 3
 """Deaths of our actors beside the driver after which the sweep ends."""
@@ -119,7 +121,7 @@ class RayTune:
             ray.get([actor.__ray_ready__.remote() for actor in actors], timeout=_PATIENCE_SECONDS)
         except GetTimeoutError:
             return False
-        except RayActorError:
+        except _DEAD:
             return True
         return False
 
@@ -299,7 +301,7 @@ class RayTune:
                         self._say_what_waits(dispatcher)
                 except Exception as error:  # raised in the sweep, once Tune has ended
                     self._error = error
-                    if not isinstance(error, RayActorError):
+                    if not isinstance(error, _DEAD):
                         dispatcher.stop()
                     return
 
