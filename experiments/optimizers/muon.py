@@ -266,11 +266,7 @@ class Muon(PackagedOptimizer):
         Raises:
             ExperimentError: there is none.
         """
-        hidden = frozenset(
-            name
-            for name, shape in shapes.items()
-            if len(shape) == 2 and options.get(name, {}).get(HIDDEN, True)
-        )
+        hidden = _hidden(shapes, options)
         if not hidden:
             raise ExperimentError(
                 "optimizer muon takes hidden matrices, and no parameter of the model is one",
@@ -285,7 +281,8 @@ class Muon(PackagedOptimizer):
         options: Mapping[str, Options] = MappingProxyType({}),
     ) -> torch.optim.Optimizer:
         pairs = list(named_parameters)
-        hidden = self.whole({name: p.shape for name, p in pairs}, options)
+        # They may be those of a pipeline's stage, which need not have a hidden matrix.
+        hidden = _hidden({name: p.shape for name, p in pairs}, options)
         values = {**self.defaults, **metaparameters}
         parts = []
         for optimizer, of, is_hidden in (
@@ -324,6 +321,14 @@ class Muon(PackagedOptimizer):
         made = columns(values, _MATRICES.arguments - {"learning_rate"}, at_matrices)
         ratios = torch.tensor([[_ratio(m)] for m in metaparameters], dtype=torch.float64)
         return _StackedMuon({**made, _RATIO: ratios}, like, matrices, adamw)
+
+
+def _hidden(shapes: Mapping[str, torch.Size], options: Mapping[str, Options]) -> frozenset[str]:
+    return frozenset(
+        name
+        for name, shape in shapes.items()
+        if len(shape) == 2 and options.get(name, {}).get(HIDDEN, True)
+    )
 
 
 def _of_matrices(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,6 +35,7 @@ class OptimizerRun:
         self.start = {name: value.detach().clone() for name, value in named}
         self.parameters = {n: torch.nn.Parameter(v.clone()) for n, v in self.start.items()}
         options = parameter_options(optimizer, workload, self.start)
+        optimizer.whole({n: v.shape for n, v in self.start.items()}, options)  # muon may refuse
         self.torch: Any = optimizer.module(self.parameters.items(), values, options)
         self.steps = 0
         self.change = 0.0

@@ -193,6 +193,15 @@ def test_convolution_kernels_and_vectors_go_to_adamw() -> None:
     assert sizes == [[2], [4, 1]]
 
 
+def test_a_stage_of_a_pipeline_may_have_no_hidden_matrix() -> None:
+    embedding = [("0.weight", torch.nn.Parameter(torch.ones(5, 2)))]
+    made: Any = optimizers.get("muon").module(
+        embedding, {"learning_rate": 0.1}, {"0.weight": {"hidden": 0.0}}
+    )
+    (adamw,) = made.parts
+    assert isinstance(adamw, torch.optim.AdamW)
+
+
 def test_adamw_has_a_rate_and_a_decay_of_its_own() -> None:
     named = [("a", torch.nn.Parameter(torch.ones(2, 2))), ("b", torch.nn.Parameter(torch.ones(2)))]
     own: dict[str, Any] = {"adamw.learning_rate": 0.2, "adamw.weight_decay": 0.3, "beta1": 0.5}
