@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import results as dataset
-from analysis.curves.curve import curves
 from experiments import optimizers
 from experiments.config.compile import Experiment, load, parse
 from experiments.errors import ExperimentError
@@ -17,7 +15,6 @@ from experiments.records.planned import planned
 from experiments.records.snapshots import settings_hash
 from experiments.records.status import status
 from experiments.scheduling.events import Event, Note
-from results.store import Store
 from tests.experiments.fakes import FakeTraining
 from tests.experiments.files import EXPERIMENT, folder, ids, own
 
@@ -197,31 +194,3 @@ def test_a_new_name_does_not_hide_that_the_workload_has_changed(
     monkeypatch.setattr(files, "WORKLOAD", files.WORKLOAD.replace("/ 160", "/ 150"))
     with pytest.raises(ExperimentError, match="has changed since 4 trials of 1 study were"):
         swept(tmp_path, "my_opt.py:Sign as Sign-1")
-
-
-def test_rows_of_older_results_are_shown_and_grouped_by_class(tmp_path: Path) -> None:
-    """Rows had the file in the column, whose folder and name may have changed since."""
-    rows: list[dict[str, Any]] = [
-        {
-            "study": f"s{size}", "trial": f"t{size}{name}", "workload": "w", "dataset": "d",
-            "optimizer": name, "schedule": "constant", "batch_size": size, "index": i,
-            "role": "search", "status": "COMPLETE", "stop_reason": "target", "fields": {},
-            "steps_to_target": 100 // size + 5, "last_miss": 100 // size, "metaparameters": {},
-            "target_metric": "validation_error", "target_value": 0.1, "lower_is_better": True,
-        }
-        for size in (8, 16, 32)
-        for i, name in enumerate(("my_opt.py:Lion", "../old/my_opt.py:Lion", "Lion"))
-    ]  # fmt: skip
-    store = Store(tmp_path / "runs")
-    store.commit("e", measurements=[], trials=rows)
-    found = dataset.open(tmp_path / "runs")
-    assert set(found.trials["optimizer"]) == {"Lion"}
-    assert len(found.where("optimizer = 'Lion'").trials) == 9
-    assert found.query("SELECT DISTINCT optimizer FROM trials").values.tolist() == [["Lion"]]
-    (curve,) = curves(found.trials)
-    assert curve.group["optimizer"] == "Lion"
-
-    other = {**rows[0], "optimizer": "other.py:Lion", "trial": "t", "study": "other"}
-    store.commit("e", measurements=[], trials=[other])
-    names = set(dataset.open(tmp_path / "runs").trials["optimizer"])
-    assert names == {"Lion (my_opt)", "Lion (other)", "Lion"}

@@ -21,7 +21,7 @@ from experiments.identity import optimizer_identity
 from experiments.optimizers.stacked_update import StackedUpdate
 from experiments.training.study_context import StudyContext
 
-_KNOWN = ("parameters", "state", "values", "parts", "batches", "_scratch")
+_KNOWN = ("parameters", "state", "values", "momenta", "adamw", "batches", "_scratch")
 """Attributes of an update that are tensors, or the same for one shape and one optimizer."""
 _IN_STEPS = (
     *("before_step", "select", "perturbed", "gradient", "after_step"),
@@ -130,11 +130,13 @@ def state_of(update: FusedUpdate) -> list[Tensor]:
 def settings_of(update: FusedUpdate) -> list[Tensor]:
     """What steps read, of these trials."""
     factor = [] if update.rate_factor is None else [update.rate_factor]
-    return [*factor, *update.form.values.values(), *_of_parts(update.form)]
+    return [*factor, *(v for f in _forms(update.form) for v in f.values.values())]
 
 
-def _of_parts(form: StackedUpdate) -> list[Tensor]:
-    return [v for part in getattr(form, "parts", ()) for v in part.form.values.values()]
+def _forms(form: StackedUpdate) -> list[StackedUpdate]:
+    """An update, and the one of the other parameters that Muon has."""
+    adamw = getattr(form, "adamw", None)
+    return [form, adamw[0]] if adamw else [form]
 
 
 def numbers(form: StackedUpdate) -> Mapping[str, Any] | None:
@@ -146,7 +148,7 @@ def numbers(form: StackedUpdate) -> Mapping[str, Any] | None:
             attributes[name] = value
         elif name not in _KNOWN:
             return None
-    parts = [numbers(part.form) for part in getattr(form, "parts", ())]
+    parts = [numbers(part) for part in _forms(form)[1:]]
     if None in parts:
         return None
     attributes.pop("_scratch", None)
