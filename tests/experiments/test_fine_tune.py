@@ -102,30 +102,6 @@ def test_torchvisions_weights_fit_its_models() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("technique", "message", "hint"),
-    [
-        ("{fine_tune: gone.safetensors}", "technique fine_tune: file gone.safetensors: no file",
-         "relative to the experiment file"),
-        ("{fine_tune: resnet18.pth}", "convert it once: python -c", ""),
-        ("{fine_tune: weights.bin}", "a .bin file holds pickled objects", ""),
-        ("{fine_tune: weights.csv}", "weights are read from a .safetensors file", ""),
-        ("{fine_tune: {weights: first.safetensors, head: old}}", "head cannot be 'old'", ""),
-        ("{freeze: {}}", "technique freeze needs a value of parameters", ""),
-        ("{lora: 0}", "rank cannot be 0", ""),
-        ("{lora: {rank: 2, alpha: -1}}", "alpha cannot be -1", ""),
-    ],
-)  # fmt: skip
-def test_errors_of_a_file(trained: Path, technique: str, message: str, hint: str) -> None:
-    file = experiment(trained, technique)
-    with pytest.raises(ExperimentError) as raised:
-        load(file)
-    assert str(raised.value).startswith(f"{file}:5: ")
-    assert message in str(raised.value)
-    assert "\n" not in str(raised.value)
-    assert hint in (raised.value.hint or "")
-
-
 def test_what_is_not_a_safetensors_file(trained: Path) -> None:
     (trained / "torn.safetensors").write_bytes((trained / "first.safetensors").read_bytes()[:-9])
     of = of_folder(trained, technique={"fine_tune": "torn.safetensors"})

@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from experiments.config.compile import load
 from experiments.errors import ExperimentError
-from tests.experiments.transfer_cases import KINDS, experiment, file_weights, of_folder, twins
+from tests.experiments.transfer_cases import KINDS, file_weights, of_folder, twins
 from tests.marks import quick
 from tests.problems import engine, trials
 
@@ -71,11 +70,3 @@ def test_which_layers_are_adapted(trained: Path) -> None:
     for wrong, message in errors:
         with pytest.raises(ExperimentError, match=message):
             engine("module", of_folder(trained, technique=wrong), pack)
-
-
-@pytest.mark.parametrize("technique", ["lora: 2", "distill: first.safetensors"])
-def test_what_needs_whole_weights_and_outputs(trained: Path, technique: str) -> None:
-    file = experiment(trained, f"{{{technique}}}")
-    file.write_text(file.read_text() + "layout: shard\nworkers: 2\n")
-    with pytest.raises(ExperimentError, match=r"technique (lora|distill) needs whole"):
-        load(file)

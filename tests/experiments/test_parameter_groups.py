@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from experiments.config.compile import load as load_file
 from experiments.errors import ExperimentError
 from experiments.optimizers import get
 from experiments.optimizers.base import RATE_FACTOR
@@ -147,13 +146,3 @@ def test_an_option_that_an_optimizer_lacks_is_passed_over(own: WorkloadRef) -> N
         for one in pair:
             one.advance(5)
         assert largest_difference(pair[0].weights(1), pair[1].weights(1)) == 0
-
-
-def test_an_experiment_says_so_before_it_trains(own: WorkloadRef) -> None:
-    base = Path(own.base or "")
-    (base / "my.yaml").write_text(
-        "workload: own.py:Grouped\ngrid: {batch_size: 8, optimizer: own.py:Parts}\n"
-        "search: {learning_rate: 0.1}\n"
-    )
-    with pytest.raises(ExperimentError, match=r"my.yaml:2: optimizer Parts cannot be made"):
-        load_file(base / "my.yaml").plans()
