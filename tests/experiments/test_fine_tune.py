@@ -57,11 +57,6 @@ def test_a_new_head_begins_as_without_the_file(trained: Path) -> None:
             expected = fresh.weights(row) if name.startswith("2.") else file_weights(trained)
             assert torch.equal(value, expected[name].to(value.dtype))
     twins(of, pack, steps=20)
-    with pytest.raises(ExperimentError, match=r"2\.bias is 10 in the file and 3 in the") as raised:
-        StudyContext.load(of_folder(trained, "my.py:ThreeClasses", technique={
-            "fine_tune": "first.safetensors"
-        }))  # fmt: skip
-    assert "head: new" in (raised.value.hint or "")
 
 
 def test_names_that_do_not_match_are_said(trained: Path) -> None:

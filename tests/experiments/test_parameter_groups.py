@@ -69,18 +69,6 @@ class Slow(Technique):
 
     def parameter_groups(self, named_parameters):
         return {"*.weight": {"learning_rate_factor": self.factor}}
-
-
-class Parts(torch.optim.SGD):
-    def __init__(self, params, lr=0.1):
-        super().__init__([p for p in params if p.ndim == 2], lr=lr)
-
-
-class Closed(torch.optim.SGD):
-    def __init__(self, params, lr=0.1, weight_decay=0.0):
-        super().__init__(params, lr=lr)
-        for group in self.param_groups:
-            group.pop("weight_decay", None)
 """
 
 
@@ -103,28 +91,6 @@ def test_a_techniques_factors_multiply_those_of_the_workload(own: WorkloadRef) -
     for one in (module, stacked):
         one.advance(10)
     assert largest_difference(module.weights(1), stacked.weights(1)) < 2e-3
-
-
-@pytest.mark.parametrize(
-    ("spec", "fields", "optimizer", "message", "hint"),
-    [
-        ("Wrong", {"pattern": "*.bais"}, "sgd", "no parameter is called '*.bais'", "'2.bias'"),
-        ("Wrong", {"option": "weight_dcay"}, "sgd", "option 'weight_dcay'", "'weight_decay'"),
-        ("Wrong", {"option": "learning_rate"}, "sgd", "is tuned", "learning_rate_factor"),
-        ("Grouped", {}, "own.py:Parts", "Parts cannot be made with groups", "constructor gets to"),
-        ("Wrong", {}, "own.py:Closed", "keeps no 'weight_decay' in its parameter", "the defaults"),
-    ],
-)  # fmt: skip
-def test_errors(
-    own: WorkloadRef, spec: str, fields: dict[str, str], optimizer: str, message: str, hint: str
-) -> None:
-    ref = WorkloadRef(spec=f"own.py:{spec}", fields=fields, base=own.base)
-    of = study(workload=ref, optimizer=optimizer)
-    with pytest.raises(ExperimentError) as raised:
-        engine("module", of, trials(of, 1))
-    assert message in str(raised.value)
-    assert "\n" not in str(raised.value)
-    assert hint in (raised.value.hint or "")
 
 
 def test_a_deep_models_parameters_are_listed_by_block() -> None:

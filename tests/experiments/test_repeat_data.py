@@ -63,14 +63,6 @@ def test_a_keyword_of_python() -> None:
         from_keywords(**given, repeat_data="no")
 
 
-def test_the_default_budget_is_beyond_a_pass() -> None:
-    made = from_keywords(
-        workload="digits-softmax", optimizer=["sgd"], batch_size=64, repeat_data=False
-    )
-    with pytest.raises(ExperimentError, match="one pass over the training set"):
-        made.plans()
-
-
 def test_data_without_end_are_never_repeated(tmp_path: Path) -> None:
     text = TEXT.format("64", "10000 steps").replace("digits-softmax", "teacher")
     (tmp_path / "my.yaml").write_text(text + "repeat_data: false\n")

@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 import safetensors.torch
 import yaml
-from yaml import MappingNode, Node, ScalarNode
+from yaml import CollectionNode, MappingNode, Node
 
 import workloads
 from experiments.config.compile import load
@@ -88,7 +88,7 @@ class Case:
 def raw(node: Node, table: str) -> str:
     """The text of a value, its lines as far to the left as may be."""
     text = table[node.start_mark.index : node.end_mark.index].rstrip()
-    if isinstance(node, ScalarNode) or node.flow_style:
+    if not isinstance(node, CollectionNode) or node.flow_style:
         return text
     return "\n" + textwrap.dedent(" " * node.start_mark.column + text)
 
@@ -130,7 +130,9 @@ def cases() -> Iterator[Any]:
         if path.name == "bases.yaml":
             continue
         table = path.read_text()
-        for base, listed in yaml.compose(table).value:
+        root = yaml.compose(table)
+        assert isinstance(root, MappingNode)
+        for base, listed in root.value:
             for node in listed.value:
                 case = Case.read(base.value, node, table)
                 yield pytest.param(case, id=f"{path.name}:{node.start_mark.line + 1}")
@@ -170,7 +172,9 @@ def test_a_file(place: Path, case: Case) -> None:
     finally:
         for name in case.files.keys() & FILES.keys():
             (place / name).write_text(FILES[name])
-    message, hint = str(raised.value).replace(str(place), "HERE"), raised.value.hint
+    error = raised.value
+    assert isinstance(error, ExperimentError | WorkloadError)
+    message, hint = str(error).replace(str(place), "HERE"), error.hint
     assert message.startswith(case.place + case.error)
     assert (hint is None) == (case.hint is None)
     assert (case.hint or "") in (hint or "")
