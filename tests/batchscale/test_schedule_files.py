@@ -10,8 +10,6 @@ import pytest
 
 import batchscale as bs
 from experiments import schedules
-from experiments.config.compile import load
-from experiments.errors import ExperimentError
 from experiments.execution.executors.base import ExecutorContext
 from experiments.execution.executors.in_process import InProcess
 from experiments.plan import WorkloadRef
@@ -158,85 +156,3 @@ def test_its_file_goes_to_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(InProcess, "pool", pool)
     bs.sweep("trapezoid.yaml", results="runs", address="none", overrides=["trials=1"])
     assert set(seen[0].specs) == {"trapezoid.py:Trapezoid"}
-
-
-CODE = "from batchscale import Schedule\n\n\nclass Mine(Schedule):\n    "
-SHAPE = "def shape(self, step, end_factor=0.5, length_steps=9):\n        "
-
-
-@pytest.mark.parametrize(
-    ("code", "message"),
-    [
-        ("x = 1", "schedule 'mine.py:Mine' has no shape"),
-        (SHAPE + "return None", "Mine: its shape gives None at step 0 of 100 with "),
-        (SHAPE + "return 1 - step / 64", "Mine: its shape gives -0.015625 at step 65 of 100 with "),
-        (SHAPE + "return float('nan')", "Mine: its shape gives nan at step 0 of 100 with "),
-        ("def shape(self, step, power):\n        return 1", "Mine needs a value of power"),
-        ("def shape(self, step, learning_rate):\n        return 1", "schedule Mine and optimizer "
-         "sgd both have an argument 'learning_rate'"),
-        ("def shape(self, step, warmup_steps):\n        return 1", "schedule 'mine.py:Mine': shape "
-         "has an argument warmup_steps"),
-    ],
-)  # fmt: skip
-def test_what_is_no_schedule_is_said_before_training(here: Path, code: str, message: str) -> None:
-    (here / "mine.py").write_text(f"{CODE}{code}\n")
-    (here / "mine.yaml").write_text(
-        "workload: digits-softmax\ngrid: {batch_size: 64, optimizer: sgd}\n"
-        "schedule: mine.py:Mine\nbudget: 100 steps\n"
-    )
-    with pytest.raises(ExperimentError) as caught:
-        load("mine.yaml").plans()
-    assert str(caught.value).startswith("mine.yaml:3: ")
-    assert message in str(caught.value)
-    assert caught.value.hint
-
-
-@pytest.mark.parametrize(
-    ("grid", "message"),
-    [
-        ("[trapezoid.py:WSX]", "trapezoid.py has no class 'WSX'"),
-        ("[gone.py:Trapezoid]", "schedule 'gone.py:Trapezoid': no file 'gone.py'"),
-        ("[trapezoid.py:Schedule]", "is not a class of batchscale.Schedule"),
-        (
-            "[trapezoid.py:Trapezoid, trapezoid.py:Trapezoid as W]",
-            "grid.schedule: W is Trapezoid, which is in the grid already",
-        ),
-        (
-            "[trapezoid.py:Trapezoid as cosine]",
-            "grid.schedule: trapezoid.py:Trapezoid is called cosine",
-        ),
-        (
-            "[trapezoid.py:Trapezoid as adam]",
-            "adam and trapezoid.py:Trapezoid are both called adam",
-        ),
-        (
-            "[trapezoid.py:Trapezoid as adamw]",
-            "grid.schedule: trapezoid.py:Trapezoid is called adamw, but that is",
-        ),
-        (
-            "[trapezoid.py:Trapezoid, other.py:Trapezoid]",
-            "trapezoid.py:Trapezoid and other.py:Trapezoid are both called Trapezoid",
-        ),
-    ],
-)
-def test_names_that_cannot_be(folder: Path, grid: str, message: str) -> None:
-    (folder / "other.py").write_text((folder / "trapezoid.py").read_text())
-    text = TEXT.replace("[constant, trapezoid.py:Trapezoid]", grid).replace(
-        "  Trapezoid: {end_factor: 0.1}\n", ""
-    )
-    (folder / "trapezoid.yaml").write_text(text)
-    with pytest.raises(ExperimentError) as caught:
-        load("trapezoid.yaml").plans()
-    assert str(caught.value).startswith("trapezoid.yaml:5: ")
-    assert message in str(caught.value)
-
-
-def test_each_optimizer_must_give_its_arguments(here: Path) -> None:
-    code = f"{CODE}def shape(self, step, power):\n        return power\n"
-    (here / "mine.py").write_text(code)
-    (here / "mine.yaml").write_text(
-        "workload: digits-softmax\ngrid: {batch_size: 64, optimizer: [sgd, adam]}\n"
-        "schedule: mine.py:Mine\nbudget: 100 steps\nsearch: {sgd: {power: 1}}\n"
-    )
-    with pytest.raises(ExperimentError, match="Mine needs a value of power"):
-        load("mine.yaml").plans()

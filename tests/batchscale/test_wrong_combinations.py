@@ -1,4 +1,7 @@
-"""Combinations that cannot be trained: one line and a hint, before the first step."""
+"""Combinations that ``trial`` and ``check`` refuse: one line and a hint, before the first step.
+
+Those of experiment files are in ``tests/experiments/wrong_files``.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from workloads.text import data_sets
 MODELS = """\
 import torch
 from torch import nn
-from batchscale import Classification, Technique
+from batchscale import Classification
 
 
 class Vectors(Classification):
@@ -29,13 +32,6 @@ class Vectors(Classification):
         return Scaled()
 
 
-class Grouped(Vectors):
-    option: str = "beta1"
-
-    def parameter_groups(self, named_parameters):
-        return {"scale": {self.option: 0.0}}
-
-
 class Scaled(nn.Module):
     def __init__(self):
         super().__init__()
@@ -43,11 +39,6 @@ class Scaled(nn.Module):
 
     def forward(self, x):
         return (x * self.scale).sum(1, keepdim=True) + self.shift
-
-
-class Halved(Technique):
-    def evaluated(self, weights, state):
-        return {name: weight / 2 for name, weight in weights.items()}
 """
 TEXT = """\
 workload: lm-transformer
@@ -80,93 +71,6 @@ def files(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (here / "text.txt").write_text("some words and more of them\n" * 60)
     (here / "models.py").write_text(MODELS)
     return here
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "parts", "hint"),
-    [
-        ("context: 8", "context: 4000", ["'train'", "1,512 tokens", "4,000"], "shorter context"),
-        ("context: 8", "context: 200", ["'validation'", "84 tokens", "200"], "shorter context"),
-        ("heads: 2", "heads: 2\n  validation_tokens: 4", ["5 tokens", "of 8"], "shorter context"),
-        ("batch_size: 4", "batch_size: 100 tokens", ["mine.yaml:3", "8 tokens each"], "96 tokens"),
-        ("batch_size: 4", "batch_size: 4100..262144 tokens", ["mine.yaml:3", "4100"], "4096 tok"),
-        ("batch_size: 4", "batch_size: 32 tokes", ["mine.yaml:3", "'32 tokes'"], "8..4096"),
-        ("batch_size: 4", "batch_size: 4096..8192 tokens", ["mine.yaml:3", "188 ex"], "full"),
-        ("file:text.txt", "file:gone.txt", ["file:gone.txt", "no file"], "experiment file"),
-        ("file:text.txt", "file:.", ["not a file but a folder"], "experiment file"),
-        ("file:text.txt", "text.txt", ["mine.yaml:5", "'text.txt'"], "file:text.txt"),
-        ("file:text.txt", "shakespeare", ["shakespeare", "no file"], "BATCHSCALE_DATA"),
-        ("file:text.txt", "lm1b", ["text lm1b", "no file"], "BATCHSCALE_DATA"),
-        ("file:text.txt", "shakespear", ["mine.yaml:5", "'shakespear'"], "'shakespeare'"),
-        ("heads: 2", "heads: 2\n  vocabulary: 100", ["mine.yaml:9", "100 tokens"], "256 bytes"),
-        ("heads: 2", "heads: 3", ["mine.yaml:7", "'width' is 8", "3"], "a width of 9"),
-        ("heads: 2", "heads: 8\n  positions: rotary", ["mine.yaml:7", "odd"], "a width of 16"),
-        ("heads: 2", "heads: 2\n  positions: sinus", ["mine.yaml:9", "'sinus'", "'rotary'"], None),
-        ("heads: 2", "heads: 2\n  dropout: 1", ["mine.yaml:9", "'dropout'", "than 1"], None),
-        ("optimizer: adamw", "optimizer: [{'*': adamw}]", ["mine.yaml:4", "not a value"], "search"),
-        ("budget: 3 steps", "budget: 3 tokens", ["mine.yaml:10", "less than one step"], "steps"),
-        ("budget: 3 steps", "repeat_data: false\nbudget: 48 steps",
-         ["mine.yaml:11", "48 steps", "188 examples", "47"], "repeat_data"),
-        ("budget: 3 steps", "repeat_data: false\nbudget: 2e6 tokens",
-         ["mine.yaml:11", "62,500 steps", "47"], "repeat_data"),
-        ("budget: 3 steps", "budget: 3 steps\nschedule: cosine\nsearch: {cosine: {decai: 0.5}}",
-         ["mine.yaml:12", "no argument 'decai'"], "'decay'"),
-        ("budget: 3 steps", "budget: 3 steps\nschedule: {cosine: {decay: 0.5}}",
-         ["mine.yaml:11", "must be text"], "below search"),
-        ("budget: 3 steps", "budget: 3 steps\nlayout: tensor",
-         ["mine.yaml:11", "'tensor'"], "layout: {tensor: 2}"),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("options", [(), ("--dry-run",)])
-def test_a_language_model(
-    command: Command,
-    files: Path,
-    old: str,
-    new: str,
-    parts: list[str],
-    hint: str | None,
-    options: tuple[str, ...],
-) -> None:
-    clear(sweep(command, files, TEXT.replace(old, new), *options), *parts, hint=hint)
-    assert not (files / "results").exists()
-
-
-def test_a_context_that_no_batch_size_of_a_range_is_a_multiple_of(
-    command: Command, files: Path
-) -> None:
-    text = TEXT.replace("batch_size: 4", "batch_size: 4096..262144 tokens")
-    answer = sweep(command, files, text.replace("context: 8", "context: 24"))
-    clear(answer, "mine.yaml:3", "4096 tokens", "24 tokens each", hint="4104 tokens")
-
-
-@pytest.mark.parametrize(
-    ("workload", "old", "new", "parts", "hint"),
-    [
-        ("digits-fc", "3 steps", "2e5 tokens", ["mine.yaml:6", "tokens_per_example"], "examples"),
-        ("digits-fc", "batch_size: 4", "batch_size: 64 tokens",
-         ["mine.yaml:3", "tokens_per_example"], "examples"),
-        ("digits-fc", "grid:", "grid:\n  classes: 0", ["mine.yaml:3", "'classes'", "0"], None),
-        ("digits-fc", "grid:", "grid:\n  classes: 1.5", ["mine.yaml:3", "'classes'", "1"], None),
-        ("digits-fc", "grid:", "grid:\n  classes: 0.1", ["leaves 1 of its 10"], "at least 0.2"),
-        ("digits-fc", "grid:", "grid:\n  train_share: 2", ["mine.yaml:3", "'train_share'"], None),
-        ("digits-fc", "batch_size: 4", "batch_size: {from: 4, ramp: {at: [[1.5, 2]]}}",
-         ["mine.yaml:3", "ramp"], ""),
-        ("digits-fc", "3 steps", "3 steps\nschedule: cosine\nsearch: {decay_tokens: 64}",
-         ["mine.yaml:8", "decay_tokens", "tokens_per_example"], "decay_examples"),
-        ("digits-fc", "3 steps", "3 steps\nschedule: cosine\nsearch: {cycle: 0.5}",
-         ["mine.yaml:8", "only cyclical, one-cycle, sgdr"], "cyclical"),
-        ("teacher", "3 steps", "3 epochs", ["mine.yaml:6", "have no end"], "2000 steps"),
-        ("teacher", "batch_size: 4", "batch_size: full", ["mine.yaml:3", "no end"], "largest"),
-    ],
-)  # fmt: skip
-def test_other_workloads(
-    command: Command, files: Path, workload: str, old: str, new: str, parts: list[str], hint: str
-) -> None:
-    text = MATRIX.replace("models.py:{}", workload).format("sgd")
-    for options in ((), ("--dry-run",)):
-        answer = sweep(command, files, text.replace(old, new), *options)
-        clear(answer, *parts, hint=hint)
-        assert not (files / "results").exists()
 
 
 LM = ("--param", "layers=1", "--param", "width=8", "--param", "heads=2", "--param", "context=8")
@@ -244,42 +148,3 @@ def test_byte_pairs_without_the_library(
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     answer = sweep(command, files, TEXT.replace("context: 8", "vocabulary: 300\n  context: 8"))
     clear(answer, "needs the package tokenizers", hint="batchscale[bpe]")
-
-
-def test_muon_on_vectors_alone(command: Command, files: Path) -> None:
-    answer = sweep(command, files, MATRIX.format("Vectors", "muon"))
-    clear(answer, "mine.yaml:4", "muon takes hidden matrices, and no parameter", hint="adamw")
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "option"), [("schedule-free-adamw", "beta1"), ("schedule-free-sgd", "momentum")]
-)
-def test_an_interpolation_of_0_for_a_group_of_parameters(
-    command: Command, files: Path, optimizer: str, option: str
-) -> None:
-    text = MATRIX.format("Grouped", optimizer).replace("grid:", f"grid:\n  option: {option}")
-    clear(
-        sweep(command, files, text),
-        "mine.yaml:5",
-        f"parameter_groups of workload Grouped: {option} is 0.0, which is outside of (0, 1)",
-        hint=f"no {option} of its own",
-    )
-    usual = text.replace(optimizer, {"beta1": "adamw", "momentum": "momentum"}[option])
-    assert sweep(command, files, usual).status == 0
-
-
-@pytest.mark.parametrize("technique", ["ema: 0.9", "models.py:Halved: true"])
-@pytest.mark.parametrize("optimizer", ["schedule-free-sgd", "schedule-free-adamw"])
-def test_two_averages_of_the_weights(
-    command: Command, files: Path, technique: str, optimizer: str
-) -> None:
-    """Either would be measured in the place of the trained weights: not both."""
-    text = MATRIX.format("Vectors", optimizer) + f"technique: {{{technique}}}\n"
-    name = technique.partition(":")[0] if technique.startswith("ema") else "Halved"
-    clear(
-        sweep(command, files, text),
-        "mine.yaml:7",
-        f"technique {name} and optimizer",
-        "measure other weights than those that are trained",
-        hint=f"leave {name} out",
-    )

@@ -134,22 +134,6 @@ def test_data_ranks_are_part_of_the_identity(how: Any, written: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ("fp8", "compress: to cannot be 'fp8'"),
-        (True, "one of fp16, bf16 and {powersgd: RANK}"),
-        ({"to": "fp16", "powersgd": 2}, "one of fp16, bf16 and {powersgd: RANK}"),
-        ({"powersgd": 0}, "powersgd cannot be 0"),
-        ({"powersgd": 1, "exact_steps": 1}, "exact_steps cannot be 1"),
-        ({"to": "bf16", "exact_steps": 5}, "exact_steps are those of powersgd"),
-    ],
-)
-def test_arguments_that_cannot_be(how: Any, message: str) -> None:
-    with pytest.raises(ExperimentError, match=message):
-        techniques.load({"compress": how}, None)
-
-
-@pytest.mark.parametrize(
     ("layout", "message"),
     [
         (Layout(), "a single worker sends nothing"),
@@ -161,18 +145,6 @@ def test_arguments_that_cannot_be(how: Any, message: str) -> None:
 def test_layouts_in_which_nothing_can_be_compressed(layout: Layout, message: str) -> None:
     with pytest.raises(ExperimentError, match=message):
         Compress(to="fp16", ranks=2).in_layout(layout)
-
-
-def test_an_experiment_says_where_it_is_refused() -> None:
-    with pytest.raises(ExperimentError, match="a single worker sends nothing") as error:
-        from_keywords(
-            workload="digits-mlp",
-            optimizer="sgd",
-            batch_size=16,
-            technique={"compress": "fp16"},
-            name="test",
-        )
-    assert "workers: 2" in str(error.value.hint)
 
 
 def test_a_single_process_refuses_it_and_a_forecast_leaves_it_out() -> None:

@@ -11,7 +11,7 @@ import torch
 from experiments import techniques
 from experiments.engines import check_contract, stackable
 from experiments.errors import ExperimentError
-from experiments.plan import Study, WorkloadRef
+from experiments.plan import WorkloadRef
 from experiments.techniques.composed import Augmentation
 from experiments.training.study_context import StudyContext
 from tests.problems import engine, study, trials
@@ -152,20 +152,3 @@ def test_select_gives_the_largest_losses_their_mean() -> None:
     part = techniques.load({"select": 0.4}, None).parts["select"]
     weights = part.select(torch.tensor([0.1, 3.0, 0.2, 2.0, 1.0]), torch.tensor(0))
     assert weights.tolist() == [0.0, 0.5, 0.0, 0.5, 0.0]
-
-
-def first_step(of: Study) -> None:
-    engine("module", of, trials(of, 1)).advance(1)
-
-
-@pytest.mark.parametrize(
-    ("technique", "message"),
-    [
-        ({"cutmix": 1.0}, r"technique cutmix needs images, of shape .* float32 and shape"),
-        ({"rand_augment": 9}, "technique rand_augment needs images of bytes"),
-        ({"mixup": 0.2, "cutmix": 1.0}, "techniques cutmix and mixup cannot be together"),
-    ],
-)
-def test_wrong_ones_are_refused(technique: dict[str, Any], message: str) -> None:
-    with pytest.raises(ExperimentError, match=message):
-        first_step(study(technique=technique))

@@ -155,18 +155,3 @@ def test_the_experiment_says_which_part_of_a_gpu() -> None:
     assert layouts == [0.0, 0.25]
     ids = {each.plans()[0].trial(0).id for each in (plain, quarter)}
     assert len(ids) == 1  # it is placement
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"gpus": 0}, "gpus"),
-        ({"gpus": 2}, "gpus"),
-        ({"gpus": "auto"}, "gpus"),
-        ({"gpus": 0.5, "workers": 2}, "each of several workers of a pack needs a GPU of its own"),
-    ],
-)
-def test_parts_that_cannot_be(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ExperimentError, match=message) as caught:
-        _experiment(**changes).plans()
-    assert "\n" not in str(caught.value)

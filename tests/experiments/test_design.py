@@ -105,11 +105,6 @@ def test_the_limit_counts_the_studies_there_are() -> None:
         parse(text.replace("one_factor", "product"))
 
 
-def test_another_design_is_an_error() -> None:
-    with pytest.raises(ExperimentError, match=r"design 'factorial' is not one of"):
-        parse(FACTORS.replace("one_factor", "factorial"))
-
-
 REPLICATED = FACTORS.replace("one_factor", "{one_factor: {baseline: 3}}")
 
 
@@ -186,23 +181,6 @@ def test_the_resolved_file_keeps_the_replicates() -> None:
     again = parse(experiment.to_yaml())
     assert [p.study.id for p in again.plans()] == [p.study.id for p in experiment.plans()]
     assert len(parse(FACTORS.replace("one_factor", "{one_factor: {}}")).combinations) == 7
-
-
-@pytest.mark.parametrize(
-    ("design", "message"),
-    [
-        ("{one_factor: {baseline: 0}}", "baseline cannot be 0"),
-        ("{one_factor: {baseline: yes}}", "baseline cannot be"),
-        ("{one_factor: {baseline: 2.5}}", "baseline cannot be 2.5"),
-        ("{one_factor: {baselines: 3}}", "one_factor has no key 'baselines'"),
-        ("{one_factor: {shared_points: 3}}", "shared_points cannot be 3"),
-        ("{one_factor: 3}", "one_factor cannot be 3"),
-        ("{product: {baseline: 3}}", r"design \{'product'"),
-    ],
-)
-def test_what_a_design_cannot_be(design: str, message: str) -> None:
-    with pytest.raises(ExperimentError, match=message):
-        parse(FACTORS.replace("one_factor", design))
 
 
 @pytest.mark.slow

@@ -96,46 +96,6 @@ def test_a_grid_that_leaves_it_out_leaves_out_what_is_searched_of_it(tmp_path: P
     child = tmp_path / "child.yaml"
     child.write_text("extends: base.yaml\ngrid: {optimizer: [momentum]}\n")
     assert labels(load(child)) == ["momentum"]
-    with pytest.raises(ExperimentError, match=r"search\.Sing-1: no optimizer"):
-        own(tmp_path, AS + "search: {Sing-1: {power: 3}}\n")
-
-
-@pytest.mark.parametrize(
-    ("grid", "message", "hint"),
-    [
-        (
-            "[my_opt.py:Sign, other.py:Sign]",
-            "my_opt.py:Sign and other.py:Sign are both called Sign",
-            "other.py:Sign as Sign-2",
-        ),
-        ("[adam as A, sgd as A]", "adam and sgd are both called A", "sgd as A-2"),
-        ("[adam, adam as A]", "A is adam, which is in the grid already", "keep one"),
-        ("[my_opt.py:Sign, ./my_opt.py:Sign as S]", "S is Sign, which is in the grid", "keep one"),
-        (
-            "[adam as sgd]",
-            "adam is called sgd, but that is the name of something else",
-            "adam as sgd-2",
-        ),
-        ("[my_opt.py:linear]", "my_opt.py:linear is called linear", "my_opt.py:linear as linear-2"),
-    ],
-)
-def test_two_of_one_name_are_refused(tmp_path: Path, grid: str, message: str, hint: str) -> None:
-    file = folder(tmp_path, EXPERIMENT.replace("[sgd, momentum, my_opt.py:Sign]", grid))
-    text = (tmp_path / "my_opt.py").read_text()
-    (tmp_path / "my_opt.py").write_text(text + "\n\nlinear = Sign\n")
-    (tmp_path / "other.py").write_text(text.replace("power=1.0", "power=2.0"))
-    with pytest.raises(ExperimentError, match=message) as caught:
-        load(file)
-    assert str(caught.value).startswith(f"{file}:4: grid.optimizer: ")
-    assert hint in str(caught.value.hint)
-
-
-def test_one_optimizer_has_one_part(tmp_path: Path) -> None:
-    with pytest.raises(ExperimentError, match=r"search has my_opt\.py:Sign and Sign-1"):
-        own(tmp_path, AS + "search: {Sign-1: {power: 3}, my_opt.py:Sign: {power: 4}}\n")
-    text = AS + "points: {Sign-1: [{power: 3}], my_opt.py:Sign: [{power: 4}]}\n"
-    with pytest.raises(ExperimentError, match=r"points of my_opt\.py:Sign and of Sign-1"):
-        own(tmp_path, text)
 
 
 def swept(tmp_path: Path, optimizer: str, seen: list[Event] | None = None, **more: int) -> Summary:

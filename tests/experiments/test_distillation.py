@@ -16,7 +16,6 @@ from experiments.config.combinations import data_files
 from experiments.config.compile import load
 from experiments.engines import choose, stackable
 from experiments.engines.module import ModuleEngine
-from experiments.errors import ExperimentError
 from experiments.execution.staging import staged
 from experiments.techniques.transfer.distill import Distill
 from experiments.training.study_context import StudyContext
@@ -140,30 +139,3 @@ def test_a_teacher_of_a_users_file(trained: Path) -> None:
     (trained / "mine.py").write_text(USER + "\n")
     (edited,) = load(trained / "my.yaml").plans()
     assert edited.study.id != plan.study.id
-
-
-def test_errors(trained: Path) -> None:
-    save_file(file_weights(trained), trained / "bare.safetensors")
-    cases: list[tuple[str, Any, str]] = [
-        ("digits-mlp", "bare.safetensors", "bare.safetensors is of no workload that it names"),
-        (
-            "digits-mlp",
-            {"teacher": "bare.safetensors", "workload": "digits-softmax"},
-            "the model lacks 2.bias, 2.weight",
-        ),
-        (
-            "my.py:ThreeClasses",
-            "first.safetensors",
-            "an output of the model has 3 numbers, and of the teacher 10",
-        ),
-    ]
-    for workload, arguments, message in cases:
-        of = of_folder(trained, workload, technique={"distill": arguments})
-        with pytest.raises(ExperimentError, match=message) as raised:
-            engine("module", of, trials(of, 1)).advance(1)
-        assert "\n" not in str(raised.value)
-        assert raised.value.hint
-    for wrong, message in (("temperature: 0", "temperature cannot be 0"), ("weight: 2", "2")):
-        file = experiment(trained, f"{{distill: {{teacher: first.safetensors, {wrong}}}}}")
-        with pytest.raises(ExperimentError, match=message):
-            load(file)

@@ -1,4 +1,4 @@
-"""Each packaged technique in an experiment file, and what is refused there."""
+"""Each packaged technique in an experiment file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 import batchscale as bs
 from experiments import techniques
 from experiments.config.compile import load
-from experiments.errors import ExperimentError
 from tests.conformance.cases import ON_DIGITS
 from tests.experiments.files import folder
 
@@ -68,40 +67,3 @@ def test_a_target_on_the_metric_after_quantization(tmp_path: Path, kind: str) ->
         assert trial.target_metric == "validation_error_w4a4"
         assert trial.steps_to_target == hits.min()
         assert trial.last_miss == of_trial[of_trial["step"] < hits.min()]["step"].max()
-
-
-@pytest.mark.parametrize(
-    ("technique", "message"),
-    [
-        ("{ema: 0.9, swa: 0.5}", "cannot be together: evaluations measure one average"),
-        ("{lookahead: 5, ema: 0.9}", "cannot be together: evaluations measure one average"),
-        ("{quantize: 8, prune: 0.5}", "cannot be together: rounding makes more weights zero"),
-        ("{clip: {}}", "give norm, value or both"),
-        ("{prune: 1}", "sparsity cannot be 1"),
-        ("{prune: {sparsity: 0.5, stages: 3}}", "begin and stages are those of gradual"),
-        ("{prune: {sparsity: 0.5, until: 0.2, begin: 0.3}}", "until must be later than begin"),
-        ("{prune: {sparsity: 0.5, by: gradient, until: 0.3}}", "prunes once, in the first step"),
-        ("{prune: {sparsity: 0.5, structure: units, scope: model}}", "leave scope out"),
-        ("{quantize: 3}", "bits cannot be 3"),
-        ("{label_smoothing: 1}", "epsilon cannot be 1"),
-        ("{dropout: 1}", "rate cannot be 1"),
-        ("{lookahead: 0}", "every cannot be 0"),
-        ("{weight_decay: {rate: 0.1, kind: loose}}", "kind cannot be 'loose'"),
-        ("{gradient_noise: -1}", "variance cannot be -1"),
-    ],
-)
-def test_wrong_arguments_and_combinations(tmp_path: Path, technique: str, message: str) -> None:
-    file = folder(tmp_path, FILE.format(technique))
-    with pytest.raises(ExperimentError) as raised:
-        load(file).plans()
-    assert str(raised.value).startswith(f"{file}:5: ")
-    assert message in str(raised.value)
-
-
-@pytest.mark.parametrize("optimizer", ["sgd", "schedule-free-sgd"])
-def test_only_averages_exclude_an_averaging_optimizer(tmp_path: Path, optimizer: str) -> None:
-    text = FILE.replace("sgd", optimizer)
-    assert load(folder(tmp_path, text.format("{prune: 0.5}"))).plans()
-    if optimizer != "sgd":
-        with pytest.raises(ExperimentError, match="technique swa and optimizer"):
-            load(folder(tmp_path, text.format("{swa: 0.5}"))).plans()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from experiments.errors import ExperimentError
 from experiments.optimizers.groups import whole_name
 from experiments.training.study_context import StudyContext
 from tests.experiments.transfer_cases import KINDS, of_folder, twins
@@ -41,18 +39,9 @@ def test_a_frozen_layer_does_not_move_bit_for_bit(kind: str, optimizer: str) -> 
 
 
 def test_patterns_of_frozen_parameters() -> None:
-    def begin(technique: dict[str, Any]) -> StudyContext:
-        context = StudyContext.load(study(workload="digits-mlp", technique=technique))
-        context.model(trials(context.study, 1)[0])
-        return context
-
-    with pytest.raises(ExperimentError, match=r"no parameter is called '0\.weigth'") as raised:
-        begin({"freeze": "0.weigth"})
-    assert raised.value.hint == "did you mean '0.weight'?"
-    with pytest.raises(ExperimentError, match="freeze: no parameter is left that is trained"):
-        begin({"freeze": "*"})
-    written = {"freeze": {"parameters": "*", "trained": ["2.*", "0.bias"]}}
-    assert begin(written).techniques.parts["freeze"].written == written["freeze"]
+    written = {"parameters": "*", "trained": ["2.*", "0.bias"]}
+    of = study(workload="digits-mlp", technique={"freeze": written})
+    assert StudyContext.load(of).techniques.parts["freeze"].written == written
 
 
 @pytest.mark.slow

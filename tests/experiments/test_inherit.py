@@ -89,65 +89,6 @@ def complaint(tmp_path, text: str, base: str = BASE, *settings: str) -> tuple[st
 
 
 @pytest.mark.parametrize(
-    ("text", "base", "message"),
-    [
-        ("trials: 2\n", BASE + "trails: 8\n", "base.yaml:14: unknown key 'trails'"),
-        ("trails: 2\n", BASE, "my.yaml:2: unknown key 'trails'"),
-        ("trials: 0\n", BASE, "my.yaml:2: trials must be at least 1, not 0"),
-        ("trials: 2\n", BASE.replace("keep: 8", "keep: 0"), "base.yaml:13: keep must be at least"),
-        ("keep: 0\n", BASE, "my.yaml:2: keep must be at least 1"),
-        ("grid:\n  batch_size: 0\n", BASE, "my.yaml:3: grid.batch_size: batch size 0 is below 1"),
-        ("grid:\n  batch_size: [8, 0]\n", BASE, "my.yaml:3: grid.batch_size: batch size 0"),
-        ("grid:\n  optimizer: [sgd]\n", BASE.replace("8, 16", "0, 16"), "base.yaml:4: grid.batch"),
-        (
-            "search:\n  momentum:\n    momentum: 2\n",
-            BASE,
-            "my.yaml:4: search.momentum.momentum: 2 is outside [0, 1)",
-        ),
-        (
-            "search:\n  momentum:\n    momentum: 0.5\n",
-            BASE.replace("[1e-4, 0.1]", "[1, 0.1]"),
-            "base.yaml:10: search.momentum.learning_rate: log: the range [1, 0.1] is reversed",
-        ),
-        ("grid:\n  optimizer:\n", BASE, "my.yaml:2: grid has no optimizer"),
-        ("workload:\n", BASE, "my.yaml:1: no key 'workload'"),
-        ("search:\n  learning_rate: {lgo: [1, 2]}\n", BASE, "my.yaml:3: search.learning_rate: un"),
-        ("trials: 2\n", "- 1\n", "my.yaml:1: extends base.yaml, which is not a mapping of keys"),
-        ("trials: 2\n", "", "my.yaml:1: extends base.yaml, which is not a mapping of keys"),
-        ("trials: 2\n", "a: [\n", "base.yaml:2: not YAML"),
-        ("trials: 2\n", "extends: my.yaml\n",
-         "my.yaml:1: extends base.yaml is circular: base.yaml > my.yaml > base.yaml"),
-        ("trials: 2\n", "extends: base.yaml\n",
-         "base.yaml:1: extends base.yaml is circular: base.yaml > base.yaml"),
-        ("trials: 2\n", "\nextends: gone.yaml\n",
-         "base.yaml:2: extends gone.yaml: no such file in HERE"),
-    ],
-)  # fmt: skip
-def test_errors_point_to_the_file_that_says_it(tmp_path, text, base, message):
-    assert message in complaint(tmp_path, f"extends: base.yaml\n{text}", base)[0]
-
-
-@pytest.mark.parametrize(
-    ("text", "message", "hint"),
-    [
-        (
-            "extends: gone.yaml",
-            "my.yaml:1: extends gone.yaml: no such file in HERE",
-            "paths are relative",
-        ),
-        ("extends: digit", "my.yaml:1: extends digit: no experiment is called 'digit'", "'digits'"),
-        ("extends: [a]", "my.yaml:1: extends must name a file, not ['a']", "base.yaml"),
-        ("extends: 3", "my.yaml:1: extends must name a file, not 3", ""),
-        ("extends: ./", "my.yaml:1: extends ./, which is not an experiment file", ".yaml"),
-    ],
-)
-def test_what_cannot_be_extended(tmp_path, text, message, hint):
-    said, hinted = complaint(tmp_path, text)
-    assert said == message
-    assert hint in hinted
-
-
-@pytest.mark.parametrize(
     "name",
     [
         *("/etc/passwd", "~/.aws/credentials", "../secret.txt", "base", "base.yaml.d/"),
@@ -175,11 +116,6 @@ def test_a_file_beside_the_folder_is_extended(tmp_path):
         (tmp_path / name).mkdir()
     (tmp_path / "shared" / "base.yml").write_text(BASE)
     assert extended(tmp_path / "here", "extends: ../shared/base.yml\ntrials: 3\n").trials == 3
-
-
-def test_an_error_in_a_text_that_is_extended_says_by_whom(tmp_path):
-    said, _ = complaint(tmp_path, "extends: base.yaml\n", "a: 1\na: 2\n")
-    assert said == "base.yaml:2: key 'a' is given twice (extended by my.yaml:1)"
 
 
 def test_extends_is_not_for_the_command_line(tmp_path):

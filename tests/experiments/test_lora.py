@@ -9,9 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from experiments.config.compile import load
-from experiments.errors import ExperimentError
-from tests.experiments.transfer_cases import KINDS, experiment, file_weights, of_folder, twins
+from tests.experiments.transfer_cases import KINDS, file_weights, of_folder, twins
 from tests.marks import quick
 from tests.problems import engine, trials
 
@@ -62,20 +60,3 @@ def test_which_layers_are_adapted(trained: Path) -> None:
     assert "0.parametrizations.weight.0.A" in first
     assert torch.equal(first["0.bias"], start["0.bias"])
     assert not torch.equal(first["2.weight"], start["2.weight"])
-    errors: list[tuple[dict[str, Any], str]] = [
-        ({"lora": 11}, "rank 11 is more than layer 2 has, 10 × 64"),
-        ({"lora": {"rank": 1, "layers": "3"}}, "no linear layer is called '3'"),
-        ({"lora": {"rank": 1, "trained": "*.weight"}}, "no linear layer that is not trained"),
-        ({"lora": {"rank": 1, "trained": "x"}}, "no parameter is called 'x'"),
-    ]
-    for wrong, message in errors:
-        with pytest.raises(ExperimentError, match=message):
-            engine("module", of_folder(trained, technique=wrong), pack)
-
-
-@pytest.mark.parametrize("technique", ["lora: 2", "distill: first.safetensors"])
-def test_what_needs_whole_weights_and_outputs(trained: Path, technique: str) -> None:
-    file = experiment(trained, f"{{{technique}}}")
-    file.write_text(file.read_text() + "layout: shard\nworkers: 2\n")
-    with pytest.raises(ExperimentError, match=r"technique (lora|distill) needs whole"):
-        load(file)

@@ -10,8 +10,6 @@ import torch
 from torch.optim import _muon
 
 from experiments import optimizers
-from experiments.config.compile import load as load_file
-from experiments.errors import ExperimentError
 from experiments.optimizers.base import HIDDEN
 from experiments.optimizers.muon import orthogonalized
 from experiments.plan import WorkloadRef
@@ -48,13 +46,6 @@ class Deep(DigitsMLP):
         layers = [torch.nn.Linear(*pair) for pair in zip(sizes, sizes[1:])]
         both = [part for layer in layers for part in (layer, torch.nn.Tanh())]
         return torch.nn.Sequential(*both[:-1])
-
-
-class Vectors(DigitsMLP):
-    target = "validation_error < 0.1"
-
-    def parameter_groups(self, named_parameters):
-        return {"*.weight": {"hidden": False}}
 """
 
 
@@ -154,31 +145,6 @@ def test_a_separate_rate(folder: Path) -> None:
         each.advance(1)
     for name, value in separate.weights(0).items():
         assert torch.equal(value, shared.weights(0)[name]) == name.endswith("weight")
-
-
-EXPERIMENT = """\
-workload: mine.py:{}
-grid:
-  batch_size: 16
-  optimizer:
-    - sgd
-    - muon
-trials: 1
-budget: 10 steps
-"""
-
-
-def test_a_model_of_vectors_is_refused_before_training(folder: Path) -> None:
-    file = folder / "mine.yaml"
-    file.write_text(EXPERIMENT.format("Vectors"))
-    with pytest.raises(ExperimentError) as caught:
-        load_file(file).plans()
-    assert str(caught.value).endswith(
-        "mine.yaml:6: optimizer muon takes hidden matrices, and no parameter of the model is one"
-    )
-    assert caught.value.hint == "choose another optimizer, such as adamw"
-    file.write_text(EXPERIMENT.format("Deep"))
-    assert len(load_file(file).plans()) == 2
 
 
 def test_convolution_kernels_and_vectors_go_to_adamw() -> None:

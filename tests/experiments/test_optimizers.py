@@ -83,24 +83,10 @@ def test_ones_own_file_brings_arguments_and_space(tmp_path: Path) -> None:
         "    space = {'learning_rate': {'log': [1e-3, 1]}}\n"
         "    def __init__(self, params, lr=0.1, rho=0.5):\n"
         "        super().__init__(params, lr=lr)\n"
-        "NotOne = 3\n"
-        "class Twice(torch.optim.SGD):\n"
-        "    def step(self, closure): ...\n"
     )
     one = optimizers.get("my_opt.py:Sophia", str(tmp_path))
     assert one.arguments == {"learning_rate", "rho"}
     assert one.space == {"learning_rate": {"log": [1e-3, 1]}}
-    for name, message, hint in [
-        ("my_opt.py:Sofia", "has no class 'Sofia'", "did you mean 'Sophia'?"),
-        ("other.py:Sophia", "no file 'other.py'", "a path is relative to its experiment file"),
-        ("my_opt.py:NotOne", "is not a class of torch.optim.Optimizer", "subclass"),
-        ("my_opt.py:Twice", "evaluates the loss several times a step", "first-order"),
-        ("momentun", "unknown optimizer 'momentun'", "did you mean 'momentum'?"),
-        ("LBFGS", "evaluates the loss several times a step", "first-order"),
-    ]:
-        with pytest.raises(ExperimentError, match=message) as caught:
-            optimizers.get(name, str(tmp_path))
-        assert hint in (caught.value.hint or "")
 
 
 def test_a_class_that_a_script_defines_below_its_sweep(tmp_path: Path) -> None:

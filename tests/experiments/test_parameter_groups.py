@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from experiments.config.compile import load as load_file
 from experiments.errors import ExperimentError
 from experiments.optimizers import get
 from experiments.optimizers.base import RATE_FACTOR
@@ -70,18 +69,6 @@ class Slow(Technique):
 
     def parameter_groups(self, named_parameters):
         return {"*.weight": {"learning_rate_factor": self.factor}}
-
-
-class Parts(torch.optim.SGD):
-    def __init__(self, params, lr=0.1):
-        super().__init__([p for p in params if p.ndim == 2], lr=lr)
-
-
-class Closed(torch.optim.SGD):
-    def __init__(self, params, lr=0.1, weight_decay=0.0):
-        super().__init__(params, lr=lr)
-        for group in self.param_groups:
-            group.pop("weight_decay", None)
 """
 
 
@@ -106,28 +93,6 @@ def test_a_techniques_factors_multiply_those_of_the_workload(own: WorkloadRef) -
     assert largest_difference(module.weights(1), stacked.weights(1)) < 2e-3
 
 
-@pytest.mark.parametrize(
-    ("spec", "fields", "optimizer", "message", "hint"),
-    [
-        ("Wrong", {"pattern": "*.bais"}, "sgd", "no parameter is called '*.bais'", "'2.bias'"),
-        ("Wrong", {"option": "weight_dcay"}, "sgd", "option 'weight_dcay'", "'weight_decay'"),
-        ("Wrong", {"option": "learning_rate"}, "sgd", "is tuned", "learning_rate_factor"),
-        ("Grouped", {}, "own.py:Parts", "Parts cannot be made with groups", "constructor gets to"),
-        ("Wrong", {}, "own.py:Closed", "keeps no 'weight_decay' in its parameter", "the defaults"),
-    ],
-)  # fmt: skip
-def test_errors(
-    own: WorkloadRef, spec: str, fields: dict[str, str], optimizer: str, message: str, hint: str
-) -> None:
-    ref = WorkloadRef(spec=f"own.py:{spec}", fields=fields, base=own.base)
-    of = study(workload=ref, optimizer=optimizer)
-    with pytest.raises(ExperimentError) as raised:
-        engine("module", of, trials(of, 1))
-    assert message in str(raised.value)
-    assert "\n" not in str(raised.value)
-    assert hint in (raised.value.hint or "")
-
-
 def test_a_deep_models_parameters_are_listed_by_block() -> None:
     named = {f"blocks.{i}.{part}": torch.zeros(2) for i in range(7) for part in ("up", "down")}
     for pattern, hint in (("block.3.up", "'blocks.3.up'"), ("none", "known: blocks.*.up, blocks")):
@@ -147,13 +112,3 @@ def test_an_option_that_an_optimizer_lacks_is_passed_over(own: WorkloadRef) -> N
         for one in pair:
             one.advance(5)
         assert largest_difference(pair[0].weights(1), pair[1].weights(1)) == 0
-
-
-def test_an_experiment_says_so_before_it_trains(own: WorkloadRef) -> None:
-    base = Path(own.base or "")
-    (base / "my.yaml").write_text(
-        "workload: own.py:Grouped\ngrid: {batch_size: 8, optimizer: own.py:Parts}\n"
-        "search: {learning_rate: 0.1}\n"
-    )
-    with pytest.raises(ExperimentError, match=r"my.yaml:2: optimizer Parts cannot be made"):
-        load_file(base / "my.yaml").plans()

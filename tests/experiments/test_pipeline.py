@@ -111,28 +111,6 @@ def test_an_experiment_names_stages_schedule_and_micro_batches() -> None:
     assert made.dimensions[0].micro_batch(3, 100, 2, {"pipeline": 2}) == 2  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    ("layout", "message"),
-    [
-        ({"pipeline": {"stages": 2, "schedul": "gpipe"}}, "pipeline has no 'schedul'"),
-        ({"pipeline": {"schedule": "gpipe"}}, "pipeline has no stages"),
-        ({"pipeline": {"stages": 2, "schedule": "1b1f"}}, "unknown pipeline schedule '1b1f'"),
-        ({"pipeline": {"stages": 2, "micro_batches": 0}}, "must be a number, not 0"),
-        ({"pipeline": {"stages": 0}}, "pipeline must be a number of ranks, not 0"),
-        ({"pipeline": 2, "tensor": 2}, "a pipeline cannot be combined with tensor"),
-        ({"pipeline": 2, "shard": 2}, "a pipeline cannot be combined with shard"),
-    ],
-)
-def test_a_pipeline_that_cannot_be(layout: Any, message: str) -> None:
-    with pytest.raises(ExperimentError, match=message):
-        planned(layout)
-
-
-def test_a_model_that_names_no_layers_is_refused() -> None:
-    with pytest.raises(ExperimentError, match="digits-softmax: its layout_plan names no layers"):
-        planned({"pipeline": 2}, "digits-softmax")
-
-
 def test_what_needs_the_whole_model_is_refused() -> None:
     given = _Given(lambda x: 2 * x)
     assert given(torch.ones(1)) == 2

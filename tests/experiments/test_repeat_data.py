@@ -29,30 +29,6 @@ def experiment(tmp_path: Path, sizes: str, budget: str, more: str = "repeat_data
     return load(path)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "budget", "batch_size", "steps", "whole"),
-    [
-        ("8..64", "1.1 epochs", 8, "178 steps", 162),
-        ("[8, 64]", "100 steps", 64, "100 steps", 20),  # at batch size 8 it is no pass
-        ("[16, full]", "40 steps", "1297", "40 steps", 1),
-        ("64", "1297 examples + 1 step", 64, "21 steps", 20),
-    ],
-)
-def test_a_budget_beyond_a_pass_is_refused(
-    tmp_path: Path, sizes: str, budget: str, batch_size: Any, steps: str, whole: int
-) -> None:
-    with pytest.raises(ExperimentError) as caught:
-        experiment(tmp_path, sizes, budget).plans()
-    message = (
-        f"my.yaml:5: budget {budget} is {steps} at batch size {batch_size}, and one pass over the "
-        f"training set (1,297 examples) is {whole:,}"
-    )
-    assert str(caught.value).endswith(message)
-    assert caught.value.hint == "budget: 1 epoch, or repeat_data: true"
-    assert experiment(tmp_path, sizes, budget, "").plans()
-    assert experiment(tmp_path, sizes, budget, "repeat_data: true").plans()
-
-
 def test_an_epoch_is_a_pass_at_every_batch_size(tmp_path: Path) -> None:
     plans = experiment(tmp_path, "[1..1024, full]", "1 epoch").plans()
     assert [p.study.budget_steps for p in plans] == [1297 // p.study.batch_size for p in plans]
@@ -85,14 +61,6 @@ def test_a_keyword_of_python() -> None:
     assert not made.plans()[0].study.repeat_data
     with pytest.raises(ExperimentError, match="repeat_data must be true or false"):
         from_keywords(**given, repeat_data="no")
-
-
-def test_the_default_budget_is_beyond_a_pass() -> None:
-    made = from_keywords(
-        workload="digits-softmax", optimizer=["sgd"], batch_size=64, repeat_data=False
-    )
-    with pytest.raises(ExperimentError, match="one pass over the training set"):
-        made.plans()
 
 
 def test_data_without_end_are_never_repeated(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.config.compile import Experiment, parse
-from experiments.errors import ExperimentError
 from experiments.factors.horizon import Horizon
 from experiments.factors.rule import Rule
 from tests.experiments.files import own
@@ -180,72 +178,3 @@ def test_with_a_rule_for_the_rate_the_table_is_the_bases(read) -> None:
         for base, scaled in zip(rows[1], values, strict=True):
             assert scaled["learning_rate"] == pytest.approx(float(base["learning_rate"]) * k**0.5)
             assert scaled["weight_decay"] == pytest.approx(float(base["weight_decay"]) * k**0.5)
-
-
-@pytest.mark.parametrize(
-    ("written", "message"),
-    [
-        ("{beta2: {half_life: 1e6}}", "beta2 half_life: 1000000.0 is not an amount of data"),
-        ("{beta2: {half_life: 3 epochs}}", "'3 epochs' is not an amount of data over zero"),
-        ("{beta2: {half_life: 0 tokens}}", "'0 tokens' is not an amount of data over zero"),
-        ("{beta2: {half_life: 1e99 tokens}}", "is not an amount of data over zero"),
-        ("{beta2: {half_life: -5 tokens}}", "is not an amount of data over zero"),
-        ("{beta2: {time_scale: 1e6 tokens}}", "beta2 has no rule {'time_scale': '1e6 tokens'}"),
-        ("{beta2: {}}", "beta2 has no rule {}"),
-        ("{weight_decay: {half_life: 1e6 tokens}}", "weight_decay has no rule"),
-        ("{learning_rate: {half_life: 1e6 tokens}}", "learning_rate has no rule"),
-        (BETA2.replace("}}", "}, from: 64}"), "nothing in the rule is taken from another"),
-        (f"[{BETA2}, {BETA2.replace('2000', '2e3')}]", "is given twice"),
-        ("{beta2: {half_life: 4 examples}}", "makes the factor 0 to rounding at batch size 256"),
-        ("{beta2: {half_life: 1e20 examples}}", "makes the factor 1 to rounding at batch size 16"),
-        ("{weight_decay: {time_scale: 2000 tokens}}", "no more than batch size 256"),
-        ("{momentum: {half_life: 1e6 tokens}}", "optimizer adamw has no momentum"),
-    ],
-)
-def test_what_cannot_be_is_refused_with_its_line(read, written: str, message: str) -> None:
-    with pytest.raises(ExperimentError, match=re.escape(message)) as caught:
-        read(written)
-    assert "my.yaml:5:" in str(caught.value)
-    assert caught.value.hint
-
-
-def test_tokens_need_a_workload_that_has_them(read) -> None:
-    tokens = BETA2.replace("examples", "tokens")
-    with pytest.raises(ExperimentError, match="has no tokens_per_example") as caught:
-        read(tokens, workload="digits-softmax")
-    assert "my.yaml:5: rule beta2 half_life 2000 tokens" in str(caught.value)
-    with pytest.raises(ExperimentError, match="tokens of a sequence depend on context"):
-        read(tokens, search="{context: {discrete: [4, 8]}}")
-    assert read(BETA2, search="{context: {discrete: [4, 8]}}").plans()
-
-
-def test_the_whole_training_set_as_a_batch_is_checked_too(read) -> None:
-    scale = "{weight_decay: {time_scale: 300 examples}}"
-    assert read(scale, sizes="[16]").plans()
-    with pytest.raises(ExperimentError, match="no more than batch size 512"):
-        read(scale, sizes="[16, full]").plans()
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"search": "{learning_rate: 0}"}, "no weight decay has a time scale at learning rate 0"),
-        ({"search": "{learning_rate: {linear: [0, 1]}}"}, "at learning rate 0"),
-        (
-            {"more": "points: [{learning_rate: 0.1, weight_decay: 0.1}]"},
-            "points give weight_decay, which rule weight_decay time_scale 9000 examples gives",
-        ),
-        (
-            {"optimizer": "muon", "search": "{muon: {adamw.learning_rate: 0.1}}"},
-            "search gives adamw.learning_rate, which the rule would leave as it is",
-        ),
-        (
-            {"optimizer": "muon", "search": "{muon: {adamw.weight_decay: 0.1}}"},
-            "search gives adamw.weight_decay",
-        ),
-    ],
-)
-def test_the_search_must_leave_the_rule_its_place(read, changes, message: str) -> None:
-    with pytest.raises(ExperimentError, match=re.escape(message)) as caught:
-        read("{weight_decay: {time_scale: 9000 examples}}", **changes)
-    assert caught.value.hint

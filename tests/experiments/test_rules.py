@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 
 import pytest
@@ -208,51 +207,6 @@ def test_a_rule_beside_the_grid(tmp_path: Path) -> None:
     )
     plans = own(tmp_path, text.replace("  rule: none\n", "")).plans()
     assert {p.study.technique["rule"] for p in plans} == {"learning_rate linear, from 16"}
-    with pytest.raises(ExperimentError, match="rule is in the grid and beside it"):
-        own(tmp_path, text)
-
-
-@pytest.mark.parametrize(
-    ("rule", "message"),
-    [
-        ("{learning_rate: sqrt, from: 32}", "32 is not among the batch sizes of the grid"),
-        ("{learning_rate: sqrt}", "no from: the base batch size"),
-        ("{learning_rate: sqrt, from: many}", "from: 'many' is not a batch size"),
-        ("{learning_rate: cubic, from: 64}", "learning_rate has no rule 'cubic'"),
-        ("{momentum: linear, from: 64}", "momentum has no rule 'linear'"),
-        ("{epsilon: linear, from: 64}", "no rule for 'epsilon'"),
-        ("{from: 64}", "a rule for nothing"),
-        ("sqrt", "'sqrt' is not a rule"),
-        ("[none, none]", "'none' is given twice"),
-    ],
-)
-def test_a_wrong_rule_is_refused_with_its_line(tmp_path: Path, rule: str, message: str) -> None:
-    with pytest.raises(ExperimentError, match=re.escape(message)) as caught:
-        experiment(tmp_path, rule)
-    assert "my.yaml:5:" in str(caught.value)
-    assert caught.value.hint
-
-
-@pytest.mark.parametrize(
-    ("search", "spelling"),
-    [
-        ("{beta2: {half_life: 1e6 tokens}}", "rule: {beta2: {half_life: 1e6 tokens}}"),
-        ("{adamw: {beta2: {half_life: 5}}}", "rule: {beta2: {half_life: 1e6 tokens}}"),
-        ("{momentum: {half_life: [1, 2]}}", "rule: {momentum: {half_life: 1e6 tokens}}"),
-        ("{weight_decay: {time_scale: 9}}", "rule: {weight_decay: {time_scale: 1e6 tokens}}"),
-        ("{beta2: {time_scale: 1e6 tokens}}", "rule: {beta2: {half_life: 1e6 tokens}}"),
-        ("{learning_rate: sqrt}", "rule: {learning_rate: sqrt, from: 64}"),
-        ("{adamw: {beta2: half_life}}", "rule: {beta2: half_life, from: 64}"),
-        ("{adamw.beta2: half_life}", "rule: {beta2: half_life, from: 64}"),
-    ],
-)
-def test_a_rule_among_the_ranges_is_refused_with_its_place(
-    tmp_path: Path, search: str, spelling: str
-) -> None:
-    with pytest.raises(ExperimentError, match="is a rule, and search holds values") as caught:
-        experiment(tmp_path, "none", search=search)
-    assert "my.yaml:6:" in str(caught.value)
-    assert spelling in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("kind", ["time_scale, from: 64", "{time_scale: 1e6 examples}"])
@@ -279,8 +233,3 @@ def test_a_rule_scales_the_rates_of_both_parts_of_muon(tmp_path: Path) -> None:
         for name in ("learning_rate", "adamw.learning_rate", "adamw.weight_decay"):
             assert after[name] == pytest.approx(2 * float(before[name]), rel=1e-8)
     assert larger.search_space["adamw.learning_rate"]["log"] == pytest.approx([2e-3, 0.2])
-
-
-def test_a_rule_needs_the_optimizers_metaparameter_and_one_table(tmp_path: Path) -> None:
-    with pytest.raises(ExperimentError, match="optimizer sgd has no beta2"):
-        experiment(tmp_path, "{beta2: half_life, from: 64}", optimizer="[adam, sgd]")

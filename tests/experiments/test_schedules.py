@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -308,33 +307,6 @@ def test_a_length_in_steps_or_examples_that_is_the_same_is_the_same_trial(tmp_pa
         (plan,) = own(tmp_path, text).plans()
         ids.append([trial.id for trial in plan.trials(0, 4)])
     assert ids[0] == ids[1] == ids[2]
-
-
-@pytest.mark.parametrize("search", ["{warmup_tokens: 1e5}", "{linear: {decay_tokens: 1e5}}"])
-def test_tokens_need_a_workload_that_has_them(tmp_path: Path, search: str) -> None:
-    text = f"{SCHEDULED}  schedule: linear\nsearch: {search}\n"
-    with pytest.raises(ExperimentError, match=r"my.yaml:7: schedule linear: .* in tokens, but"):
-        own(tmp_path, text).plans()
-
-
-@pytest.mark.parametrize(
-    ("search", "message"),
-    [
-        ("drops: 2.5", "drops: 2.5 is outside [1, 1000] in whole numbers"),
-        ("drops: 0", "drops: 0 is outside [1, 1000] in whole numbers"),
-        ("drops: {linear: [1, 4]}", "drops: linear draws fractions"),
-        ("gamma: 1.5", "gamma: 1.5 is outside [0, 1]"),
-        ("exponential: {end_factor: 0}", "end_factor: 0 is outside (0, 1]"),
-        ("exponential: {end_factor: {linear: [0, 1]}}", "end_factor: 0.0 is outside (0, 1]"),
-        ("decay: 3", "decay: 3 is outside [0, 1]"),
-    ],
-)
-def test_values_are_checked_against_the_schedules_own_ranges(
-    tmp_path: Path, search: str, message: str
-) -> None:
-    text = f"{SCHEDULED}  schedule: [step, exponential]\nsearch:\n  {search}\n"
-    with pytest.raises(ExperimentError, match=re.escape(message)):
-        own(tmp_path, text).plans()
 
 
 def test_whole_numbers_are_tuned_as_such(tmp_path: Path) -> None:

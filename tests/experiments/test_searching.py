@@ -1,14 +1,11 @@
-"""The keys that say how a study is searched: what they become, and what wrong ones get."""
+"""The keys that say how a study is searched, and what they become."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from experiments.config.compile import from_keywords, load, parse
-from experiments.errors import ExperimentError
-from tests.experiments.files import EXPERIMENT, folder, ids, own
+from experiments.config.compile import from_keywords, parse
+from tests.experiments.files import EXPERIMENT, ids, own
 
 DIGITS = """\
 workload: digits-mlp
@@ -127,93 +124,3 @@ def test_said_in_python():
     drawn = from_keywords(**given, method="random", extend=1, repeats=3)
     study = drawn.plans()[0].study
     assert (study.search, study.extend, study.repeats) == ("random", 1, 3)
-
-
-def complaint(tmp_path, more: str) -> tuple[str, str]:
-    with pytest.raises(ExperimentError) as raised:
-        load(folder(tmp_path, DIGITS + more))
-    message = str(raised.value)
-    assert "\n" not in message + (raised.value.hint or "")
-    return message.replace(f"{tmp_path}/", ""), raised.value.hint or ""
-
-
-@pytest.mark.parametrize(
-    ("more", "message", "hint"),
-    [
-        ("method: sobl", "my.yaml:5: unknown method 'sobl'", "did you mean 'sobol'?"),
-        ("method: 3", "my.yaml:5: method must be text, not 3", ""),
-        ("method: points", "my.yaml:5: method points needs points", "points: [{learning_rate"),
-        (
-            "points: [{learning_rate: 1, momentum: 0.5}]\nmethod: grid",
-            "my.yaml:5: points are given, and method is grid",
-            "keep one",
-        ),
-        ("extend: -1", "my.yaml:5: extend must be at least 0, not -1", "0: never"),
-        ("extend: 1.5", "my.yaml:5: extend must be a whole number, not 1.5", ""),
-        ("extend: on", "my.yaml:5: extend must be a whole number, not 'on'", ""),
-        ("extend: 1\nmethod: grid", "extend cannot be used with method grid", "sobol or"),
-        (f"extend: 1\n{POINTS}", "extend cannot be used with method points", "widen"),
-        ("repeats: -2", "my.yaml:5: repeats must be at least 0, not -2", "fresh seeds"),
-        ("repeats: some", "my.yaml:5: repeats must be a whole number, not 'some'", ""),
-        (
-            "estimator: median",
-            "my.yaml:5: estimator 'median' is not one of 'minimum', 'best_of_10' or 'median_of_",
-            "",
-        ),
-        ("estimator: best_of_10", "my.yaml:5: estimator best_of_10 needs the 10 best", "or off"),
-        ("estimator: best_of_10\nkeep: off\ntrials: 9", "my.yaml:5: estimator best_of_10 needs at "
-         "least 10: trials is 9", "trials: 10"),
-        (f"estimator: best_of_10\nkeep: off\n{POINTS}", "needs trials that are", "sobol"),
-    ],
-)  # fmt: skip
-def test_keys_that_cannot_be(tmp_path, more, message, hint):
-    said, hinted = complaint(tmp_path, more)
-    assert message in said
-    assert said.startswith("my.yaml:5: ")
-    assert hint in hinted
-
-
-@pytest.mark.parametrize(
-    ("points", "line", "message", "hint"),
-    [
-        ("points: 3", 5, "points is not a list of points", "for example"),
-        ("points: []", 5, "points is not a list of points", "for example"),
-        ("points:\n  - 0.1", 6, "points[0]: 0.1 is not a point", "for example"),
-        ("points:\n  - {}", 6, "points[0]: {} is not a point", "for example"),
-        ("points:\n  - {learning_rate: 0.1}\n", 6,
-         "points[0] gives no momentum, which momentum tunes", "search: {momentum: …}"),
-        ("points:\n  - {learning_rate: 1, momentum: 0.5}\n  - {learning_rate: 1}\n", 7,
-         "points[1] gives no momentum, which momentum tunes", "give it in each"),
-        ("search: {momentum: 0.9}\npoints:\n  - {learning_rate: 1}\n"
-         "  - {learning_rate: 1, weight_decay: 0.1}", 7,
-         "points[0] gives no weight_decay, as others do", "give it in each"),
-        ("points:\n  - {momentum: 0.5}", 6, "points[0] gives no learning_rate", ""),
-        ("points:\n  - {learning_rat: 1}", 6,
-         "points[0].learning_rat: nothing in the grid has it", "'learning_rate'"),
-        ("points:\n  - {learning_rate: 1,\n     momentum: 1}", 7,
-         "points[0].momentum: 1 is outside [0, 1)", ""),
-        ("points:\n  - {learning_rate: fast, momentum: 0}", 6,
-         "points[0].learning_rate: 'fast' is not a number", ""),
-        ("points:\n  - {learning_rate: .inf, momentum: 0}", 6,
-         "points[0].learning_rate: inf is not a finite number", ""),
-        ("points:\n  - {learning_rate: {log: [1, 2]}, momentum: 0}", 6,
-         "points[0].learning_rate: {'log': [1, 2]} is not a value", "one value of each"),
-        ("points:\n  - {learning_rate: 1, momentum: 0}\n  - {learning_rate: 1.0, momentum: 0}", 7,
-         "points[1] is the same as points[0]", "keep one"),
-        ("points:\n  sgd: [{learning_rate: 1}]", 5, "points has no entry for momentum", ""),
-        ("points:\n  sgd: [{learning_rate: 1}]\n  adm: []", 7,
-         "points.adm: no such optimizer in the grid", "known: sgd, momentum"),
-        ("points:\n  sgd: [{learning_rate: 1, momentum: 0.5}]\n  momentum: []", 6,
-         "points.sgd[0].momentum: nothing in the grid has it", ""),
-        ("points:\n  - {learning_rate: 1, momentum: 0, label_smoothing: 2}", 5,
-         "field 'label_smoothing'", ""),
-        ("  label_smoothing: [0, 0.1]\npoints:\n"
-         "  - {learning_rate: 1, momentum: 0, label_smoothing: 0.5}", 5,
-         "label_smoothing is in the grid and in points", "keep one"),
-    ],
-)  # fmt: skip
-def test_points_that_cannot_be(tmp_path, points, line, message, hint):
-    said, hinted = complaint(tmp_path, points)
-    assert message in said
-    assert said.startswith(f"my.yaml:{line}: "), said
-    assert hint in hinted

@@ -13,7 +13,6 @@ from experiments.config.compile import load as load_experiment
 from experiments.engines import check_contract
 from experiments.engines.module import ModuleEngine
 from experiments.engines.stacked import StackedEngine
-from experiments.errors import ExperimentError
 from experiments.plan import WorkloadRef
 from experiments.training.study_context import StudyContext
 from tests.marks import quick
@@ -169,7 +168,3 @@ def test_a_target_may_name_a_metric_of_the_split(tmp_path: Path) -> None:
     text += "budget: 5 steps\ntarget: "
     (tmp_path / "right.yaml").write_text(text + "validation_spread > 0.1\n")
     assert load_experiment(tmp_path / "right.yaml").plans()
-    (tmp_path / "wrong.yaml").write_text(text + "validation_spred > 0.1\n")
-    with pytest.raises(ExperimentError, match="has no metric 'spred'") as caught:
-        load_experiment(tmp_path / "wrong.yaml").plans()
-    assert "validation_spread" in (caught.value.hint or "")

@@ -11,7 +11,6 @@ import torch
 
 from experiments.config.compile import load
 from experiments.engines import check_contract
-from experiments.errors import ExperimentError
 from experiments.plan import WorkloadRef
 from experiments.training.streams import ExampleStream
 from experiments.training.study_context import StudyContext
@@ -168,33 +167,6 @@ def test_what_cannot_be_trained_on_is_named(ref, name: str) -> None:
 
 
 FILE_TEXT = "workload: streams.py:Stream\ngrid: {{batch_size: {}, optimizer: sgd}}\nbudget: {}\n"
-
-
-NO_END = "the training data have no end"
-NEEDS_AN_END = [
-    (("8", "2 epochs + 5 steps"), 3, f"budget 2 epochs + 5 steps has epochs, and {NO_END}"),
-    (("[8, full]", "5 steps"), 2, f"batch size full is the whole training set, and {NO_END}"),
-    (
-        ("8", "5 steps\ntarget: train_error < 0.1"),
-        4,
-        "target train_error: the training split of Stream has no end",
-    ),
-]
-HINTS = ("2000 steps + 1000000 examples", "name the largest", "validation or test")
-
-
-@pytest.mark.parametrize(
-    ("more", "line", "message", "hint"),
-    [(*case, hint) for case, hint in zip(NEEDS_AN_END, HINTS, strict=True)],
-)
-def test_what_needs_an_end_is_refused(ref, tmp_path, more, line, message, hint) -> None:
-    ref("Counted")
-    path = tmp_path / "my.yaml"
-    path.write_text(FILE_TEXT.format(*more))
-    with pytest.raises(ExperimentError) as caught:
-        load(path).plans()
-    assert str(caught.value).endswith(f"my.yaml:{line}: {message}")
-    assert hint in (caught.value.hint or "")
 
 
 def test_a_study_on_a_stream(ref, tmp_path: Path) -> None:

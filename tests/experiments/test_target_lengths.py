@@ -131,46 +131,6 @@ def test_a_share_of_the_target() -> None:
     assert not mentions(resolved(nested, 60, 300))
 
 
-RAMP = "[0.25 of target, 0.5 of target]"
-SHARE = "0.5 of target"
-OF = "is of the baseline's steps to target"
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message", "hint"),
-    [
-        ("swa: 0.5 of target", "swa: 0.5 of targets", "7: technique swa: begin", SHARE),
-        ("swa: 0.5 of", "swa: -1 of", "7: technique swa: begin cannot be '-1 of target'", SHARE),
-        ("until: 0.4 of", "until: 2 of", "7: technique prune: until cannot be '2 of", SHARE),
-        ("sparsity: 0.5", "sparsity: 0.5 of target", "7: technique prune: sparsity", ""),
-        ("[none, {swa", "[{clip: 1 of target}, {swa", "7: technique clip: norm", ""),
-        ("stable: 0.5 of", "stable: -1 of", "11: search.wsd.stable: -1 of target is out", SHARE),
-        ("stable: 0.5 of", "stable: 0.5 off", "11: search.wsd.stable: '0.5 off target' is", SHARE),
-        ("stable: 0.5", "stable_steps: 0.5", "11: search.wsd.stable_steps: 0.5 of t", "decay"),
-        ("{log: [0.05, 1]}", "1 of target", "10: search.learning_rate: 1 of target: ", "decay"),
-        (RAMP, "[0.2 of target, 0.5]", "5: grid.batch_size.ramp: ramp double_at has", "one kind"),
-        (RAMP, "[2 of target]", "5: grid.batch_size.ramp: ramp double_at: 2 of target", "ramp"),
-        ("design: one_factor\n", "", f"4: '0.25 of target' {OF}, and there is no", "one_factor"),
-        (
-            "[none, {swa: 0.5",
-            "[{swa: 0.3",
-            f"7: '0.3 of target' {OF}, and the baseline",
-            "first value",
-        ),
-        ("  wsd:", "  warmup: 0.2 of target\n  wsd:", f"11: '0.2 of target' {OF}", "schedule"),
-        ("[none, {d", "[{double_at: [0.1 of target]}, {d", f"5: '0.1 of target' {OF}", "first"),
-    ],
-)
-def test_wrong_texts(old: str, new: str, message: str, hint: str) -> None:
-    text = FILE.replace(old, new, 1)
-    assert text != FILE
-    with pytest.raises(ExperimentError) as raised:
-        parse(text)
-    assert str(raised.value).startswith(f"experiment.yaml:{message}")
-    assert "\n" not in str(raised.value)
-    assert hint in (raised.value.hint or "")
-
-
 def test_a_length_that_a_technique_cannot_have_once_it_is_known() -> None:
     text = FILE.replace("until: 0.4 of target", "until: 0.4 of target, begin: 0.1")
     file = parse(text)

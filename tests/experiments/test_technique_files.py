@@ -8,11 +8,9 @@ import pytest
 
 import batchscale as bs
 from experiments.config.compile import load
-from experiments.errors import ExperimentError
 from experiments.identity import canonical
 from experiments.plan import WorkloadRef
 from tests.batchscale.blocks import blocks
-from tests.experiments.files import folder
 from tests.experiments.technique_file import USER_FILE
 
 TEXT = """\
@@ -99,58 +97,7 @@ def test_identity(user_techniques: WorkloadRef) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("technique", "message", "hint"),
-    [
-        ("[{clpi: 1.0}]", "unknown technique 'clpi'", "did you mean 'clip'?"),
-        ("clip", "technique clip: its arguments cannot be {}: give norm, value or both", ""),
-        ("ema", "technique ema needs a value of decay", "{ema: {decay: 0.1}}"),
-        (
-            "[none, {clip: 0}]",
-            "technique clip: norm cannot be 0: Input should be greater than 0",
-            "",
-        ),
-        ("{ema: 1}", "technique ema: decay cannot be 1: Input should be less than 1", ""),
-        ("{clip: {nrm: 1}}", "technique clip has no argument 'nrm'", "did you mean 'norm'?"),
-        ("{clip: [1]}", "technique clip: norm cannot be [1]", ""),
-        (
-            "3",
-            "technique 3 is neither a name nor names with their arguments",
-            "{clip: 1.0}; or none",
-        ),
-        ("[{}]", "technique {} is neither", "none"),
-        ("[]", "grid.technique is an empty list", "leave the key out"),
-        ("[{clip: 1}, {clip: 1.0}]", "grid.technique: {'clip': 1.0} is given twice", "keep one"),
-        ('["my.py:Scald"]', "my.py has no class 'Scald'", "did you mean 'Scaled'?"),
-        (
-            '["my.py:Plain"]',
-            "technique 'my.py:Plain' is not a class of batchscale.Technique",
-            "hooks",
-        ),
-        ('["gone.py:A"]', "technique 'gone.py:A': no file 'gone.py'", "its experiment file"),
-        ('["my.py:clip"]', "technique my.py:clip is called clip, which is another", "rename"),
-        ('[{"my.py:Precise": 3}]', "technique Precise has no argument, and cannot be 3", "true"),
-        ("[{my.py:Precise: {a: 3}}]", "technique Precise has no argument 'a'", "it has none"),
-    ],
-)
-def test_errors_of_a_file(tmp_path: Path, technique: str, message: str, hint: str) -> None:
-    text = TEXT.replace(TEXT.splitlines()[4], f"  technique: {technique}")
-    file = folder(tmp_path, text)
-    (tmp_path / "my.py").write_text(USER_FILE)
-    with pytest.raises(ExperimentError) as raised:
-        load(file).plans()
-    assert str(raised.value).startswith(f"{file}:5: ")
-    assert message in str(raised.value)
-    assert "\n" not in str(raised.value)
-    assert hint in (raised.value.hint or "")
-
-
 def test_the_documented_technique_takes_few_lines() -> None:
     (example,) = [b for b in blocks("docs/techniques.md") if b.title == "my_technique.py"]
     assert "Technique" in example.text
     assert len(example.text.splitlines()) <= 25
-
-
-def test_a_technique_in_the_grid_and_beside_it(tmp_path: Path) -> None:
-    with pytest.raises(ExperimentError, match="technique is in the grid and beside it"):
-        load(folder(tmp_path, TEXT + "technique: {clip: 1}\n"))

@@ -1,4 +1,4 @@
-"""Budgets and batch sizes in tokens: what they are in sequences, and what cannot be."""
+"""Budgets and batch sizes in tokens: what they are in sequences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from experiments.config.amounts import (
     in_examples,
 )
 from experiments.config.compile import parse
-from experiments.errors import ExperimentError
 
 TEXT = """\
 workload: my_tokens.py:Words
@@ -119,77 +118,6 @@ def test_the_resolved_file_is_the_same_experiment(read, tmp_path):
     assert "5 epochs + 2000000 tokens" in experiment.to_yaml()
 
 
-@pytest.mark.parametrize(
-    ("changes", "message", "hint"),
-    [
-        (
-            {"sizes": "[16 tokens, 100 tokens]"},
-            "my.yaml:3: grid.batch_size: batch size 100 tokens is no whole number of sequences: "
-            "8 tokens each",
-            "the nearest that is: 96 tokens",
-        ),
-        ({"sizes": "102 tokens"}, "batch size 102 tokens is no whole", "is: 104 tokens"),
-        ({"sizes": "3 tokens"}, "batch size 3 tokens is no whole", "is: 8 tokens"),
-        (
-            {"sizes": "16 tokens, 64 tokens", "more": "context: [8, 32]"},
-            "batch size 16 tokens is no whole number of sequences: 32 tokens each",
-            "32 tokens",
-        ),
-        (
-            {"sizes": "\n    - 16 tokens\n    - 17 tokens"},
-            "my.yaml:5: grid.batch_size: batch size 17 tokens",
-            "16 tokens",
-        ),
-        ({"sizes": "[8, 16 tokens]"}, "batch size 16 tokens has a unit, and 8 has none", "each"),
-        ({"sizes": "[16 tokens, 16 token]"}, "batch size 16 tokens is given twice", "keep one"),
-        (
-            {"sizes": "[16 tokens, 2 sequences]"},
-            "batch size 2 sequences is given twice: 16 tokens is the same",
-            "keep one",
-        ),
-        ({"sizes": "full tokens"}, "'full tokens' is not a batch size", "full"),
-        ({"sizes": "0 tokens"}, "batch size 0 is below 1", ""),
-        ({"sizes": "64..8 tokens"}, "the range 64..8 is reversed", "8..64"),
-        ({"sizes": "8 tonnes"}, "'8 tonnes' is not a batch size", ""),
-        (
-            {"sizes": "16 tokens", "workload": "Rows"},
-            "my.yaml:3: grid.batch_size: batch size 16 tokens is in tokens, and the workload has "
-            "no tokens_per_example",
-            "tokens_per_example = 64",
-        ),
-        (
-            {"sizes": "16 sequences", "workload": "Rows"},
-            "batch size 16 sequences is in sequences, and the workload's data are rows",
-            "write 16",
-        ),
-        (
-            {"budget": "1 epoch + 2e7 tokens", "workload": "Rows"},
-            "my.yaml:9: budget 1 epochs + 20000000 tokens has tokens, and the workload has no "
-            "tokens_per_example",
-            "tokens_per_example = 64",
-        ),
-    ],
-)
-def test_what_cannot_be(read, changes, message, hint):
-    with pytest.raises(ExperimentError) as raised:
-        read(**changes)
-    assert message in str(raised.value)
-    assert hint in (raised.value.hint or "")
-
-
-@pytest.mark.parametrize(
-    ("amounts", "line"), [(("8 tokens", "9 steps"), 3), (("8", "9 tokens"), 9)]
-)
-@pytest.mark.usefixtures("read")
-def test_tokens_of_a_tuned_context_are_not_known(amounts, line, tmp_path):
-    text = TEXT.format(sizes=amounts[0], budget=amounts[1], more="")
-    text = text.replace("rate: 0.1", "rate: 0.1\n  context: {integer: [8, 16]}")
-    line += line > 7
-    message = f"my.yaml:{line}: the tokens of a sequence depend on context, which is tuned"
-    with pytest.raises(ExperimentError, match=message):
-        parse(text, "my.yaml", base=tmp_path)
-
-
 sizes_in_tokens = st.integers(1, 10**6)
 contexts = st.integers(1, 5000)
 
@@ -243,7 +171,3 @@ def test_sizes_in_tokens_may_grow_and_have_a_rule(read):
         return read(ramped, "40 steps", "rule: {learning_rate: sqrt, from: 4}")
 
     assert ids(of("16..64 tokens")) == ids(of("2..8"))
-    with pytest.raises(ExperimentError, match="4 is not among the batch sizes of the grid"):
-        of("64..256 tokens")
-    with pytest.raises(ExperimentError, match=r"my.yaml:3: grid.batch_size.from: batch size 17 to"):
-        of("17 tokens")

@@ -258,58 +258,11 @@ budget: 10 steps
 """
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "message", "hint"),
-    [
-        (
-            "Muon",
-            "mine.yaml:6: optimizer Muon takes only matrices; the model has 2 other parameters "
-            "(first: 0.bias)",
-            "optimizer muon trains the rest with AdamW",
-        ),
-        (
-            "rules.py:Needy",
-            "mine.yaml:6: optimizer rules.py:Needy needs a value of rho",
-            "search: {rho: …}",
-        ),
-        (
-            "rules.py:Forgetful",
-            "mine.yaml:6: optimizer rules.py:Forgetful continues differently after its state is "
-            "saved and loaded, so that a stopped trial could not be resumed",
-            "define state_dict and load_state_dict",
-        ),
-    ],
-)
-def test_what_an_optimizer_needs_is_told_before_training(
-    folder: Path, optimizer: str, message: str, hint: str
-) -> None:
-    file = folder / "mine.yaml"
-    file.write_text(EXPERIMENT.format(optimizer))
-    with pytest.raises(ExperimentError) as caught:
-        load(file).plans()
-    assert str(caught.value).endswith(message)
-    assert hint in str(caught.value.hint)
-
-
 @pytest.mark.parametrize("optimizer", [*OURS, *DOCUMENTED, "rules.py:Rateless", "NAdam"])
 def test_who_needs_nothing_passes(folder: Path, optimizer: str) -> None:
     file = folder / "mine.yaml"
     file.write_text(EXPERIMENT.format(optimizer))
     assert len(load(file).plans()) == 2
-
-
-def test_an_optimizer_without_a_step_is_named(folder: Path) -> None:
-    lines = [
-        "import torch",
-        "class Idle(torch.optim.Optimizer):",
-        "    def __init__(self, params, lr=0.1):",
-    ]
-    lines.append("        super().__init__(params, {'lr': lr})")
-    (folder / "idle.py").write_text("\n".join(lines))
-    file = folder / "mine.yaml"
-    file.write_text(EXPERIMENT.format("idle.py:Idle"))
-    with pytest.raises(ExperimentError, match=r"optimizer idle\.py:Idle has no step\(\)"):
-        load(file).plans()
 
 
 def test_what_a_users_constructor_raises_is_raised_before_training(folder: Path) -> None:

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 import workloads
 from experiments import techniques
 from experiments.engines import Engine
-from experiments.errors import ExperimentError
 from experiments.plan import Study, Trial
 from experiments.techniques.quantize import QuantizedLinear, rounded
 from experiments.training.study_context import StudyContext
@@ -273,12 +272,6 @@ def test_snip_takes_the_gradient_of_the_first_batch(kind: str) -> None:
     assert largest_difference(made.weights(1), after) > 1e-3
 
 
-def test_there_must_be_something_to_prune() -> None:
-    (part,) = techniques.load({"prune": {"sparsity": 0.5, "structure": "units"}}, None)
-    with pytest.raises(ExperimentError, match="the model has no weights to prune"):
-        part.model(workloads.load("digits-softmax").model())
-
-
 # quantize
 
 
@@ -349,16 +342,3 @@ def test_aware_training_is_measured_as_rounded(kind: str) -> None:
     with torch.no_grad():
         error = float((model(x.double()).argmax(1) != y).double().mean())
     assert made.evaluate("validation")[1]["error"] == pytest.approx(error)
-
-
-def test_smoothing_needs_the_plain_loss() -> None:
-    from experiments.engines import check_contract
-    from experiments.plan import WorkloadRef
-
-    technique = {"label_smoothing": 0.1}
-    check = study(workload="digits-mlp", technique=technique)
-    check_contract(StudyContext.load(check), trials(check, 1)[0])
-    smoothed = WorkloadRef(spec="digits-mlp", fields={"label_smoothing": 0.2})
-    of = study(workload=smoothed, technique=technique)
-    with pytest.raises(ExperimentError, match="needs the plain cross entropy as loss"):
-        check_contract(StudyContext.load(of), trials(of, 1)[0])
