@@ -129,5 +129,5 @@ def test_algoperf(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("script", ["mlperf.py", "step_law.py", "algoperf.py"])
 def test_what_does_not_exist_is_one_line(script: str, tmp_path: Path) -> None:
-    more = [tmp_path / "targets.json", "wmt=128"] if script == "algoperf.py" else []
+    more = ["targets.json", "wmt=128"] if script == "algoperf.py" else []
     table(script, tmp_path / "none.csv", *more, says="none.csv does not exist")
