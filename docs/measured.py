@@ -23,7 +23,6 @@ from analysis.techniques.table import RATIOS, p_text
 from batchscale import answers
 from batchscale.output.technique_table import techniques
 from results.errors import ResultsError
-from results.reader import Results
 from results.reader import open as open_results
 
 PAGE = Path(__file__).resolve().parent / "techniques.md"
@@ -37,7 +36,9 @@ is that of the command beneath it. Ratios are to the plain curve, with 90 % inte
 corrected for all ratios of its section, by Dunnett's method (Holm's, where the curves are not of
 one design with one baseline) or for the false discovery rate: a section on a published claim, which
 was there before the data, has fewer of them, so that one ratio may have two. What cannot be
-distinguished from 1 is called so; *open*: neither end of the interval is known.
+distinguished from 1 is called so; *open*: neither end of the interval is known. A curve whose ends
+are not level has a bounded critical batch size: the column is then the ratio of the fewest examples
+to the fewest steps of the batch sizes that both curves have, and a sentence calls it that.
 
 Of each published claim it is said what ours say. *Agrees* and *disagrees*: the corrected p is at
 most 0.1, on the claim's side of 1 or on the other. *Compatible*, of a claim that something does not
@@ -336,8 +337,6 @@ def section(claim: Claim) -> Iterator[str]:
 
 
 _NOTHING = "cannot be distinguished from"
-
-
 _REPEATED = re.compile(r"\d+ (?:of the )?repeated runs are .*")
 _AGAIN = re.compile(
     r".*trained again with fresh seeds.* takes (\S+) times its best trial's steps.*"
@@ -380,7 +379,7 @@ def _sentence(text: str) -> str:
 
 def measured(claim: Claim) -> tuple[list[dict[str, Any]], str] | None:
     """The rows of the table, and the table; None where the packaged data have no such trial."""
-    query = Query(sources=(opened(claim.source),), where=claim.where, baseline=claim.baseline)
+    query = Query(sources=(_opened(claim.source),), where=claim.where, baseline=claim.baseline)
     try:
         table = answers.techniques(
             query,
@@ -394,9 +393,7 @@ def measured(claim: Claim) -> tuple[list[dict[str, Any]], str] | None:
     return table.to_dicts(), techniques(table, "markdown")
 
 
-@cache
-def opened(source: str) -> Results:
-    return open_results(source)
+_opened = cache(open_results)
 
 
 if __name__ == "__main__":

@@ -236,8 +236,7 @@ def repeats_note(pairs: Sequence[tuple[float, Repeats]]) -> str | None:
     if not ratios:
         return None
     usual = float(np.median(ratios))
-    many = count(len(ratios), "search")
-    spread = f"the median of {many}, {min(ratios):.2f} to {max(ratios):.2f}"
+    spread = f"the median of {count(len(ratios), 'search')}, {min(ratios):.2f} to {max(ratios):.2f}"
     missed = len(pairs) - len(ratios)
     return (
         f"trained again with fresh seeds, the best configuration takes {usual:.2f} times its "

@@ -39,7 +39,7 @@ Ends = tuple[Array, Array, Array]
 """Value, low and high in natural logs, NaN where unknown or open; all of one shape."""
 
 _CRITICAL = ("critical batch size", "critical batch sizes")
-_OF_RANGE = (
+OF_RANGE = (
     "ratio of the fewest examples to the fewest steps",
     "ratios of the fewest examples to the fewest steps",
 )
@@ -68,6 +68,11 @@ class Comparison:
     notes: tuple[str, ...] = ()
 
     @property
+    def of_range(self) -> bool:
+        """Whether ratios are of the batch sizes ``within``, and ``OF_RANGE`` is compared."""
+        return self.within is not None and not self.level_ends
+
+    @property
     def sentence(self) -> str:
         """The comparison as text: "the critical batch size of momentum is 3.1 [2.4, 4.0] times that
         of sgd; at the plateau momentum takes 2.0 [1.7, 2.3] times fewer steps"."""
@@ -76,12 +81,9 @@ class Comparison:
         if self.baseline is None:
             return f"the baseline of {self.label} is not clear"
         critical, plateau = self.ratios["critical_batch_size"], self.ratios["min_steps"]
-        of_range = self.within is not None and not self.level_ends
-        quantity, quantities = _OF_RANGE if of_range else _CRITICAL
+        quantity, quantities = OF_RANGE if self.of_range else _CRITICAL
         both = f"the {quantities} of {self.label} and {self.baseline}"
-        if (critical.low is not None and critical.low > 1) or (
-            critical.high is not None and critical.high < 1
-        ):
+        if (critical.low or 1) > 1 or (critical.high or 1) < 1:
             scaling = (
                 f"the {quantity} of {self.label} is {ratio_text(critical)} times that of "
                 f"{self.baseline}"
@@ -90,21 +92,16 @@ class Comparison:
             scaling = f"{both} are not known well enough"
         else:
             scaling = f"{both} cannot be distinguished: their ratio is {ratio_text(critical)}"
-        if self.within is not None and of_range:
+        if self.within is not None and self.of_range:
             first, last = self.within
             scaling = f"over batch sizes {first:,} to {last:,}, {scaling}"
-            return f"{scaling}; {self._steps_sentence}"
+            first, last = min(self.steps), max(self.steps)
+            return (
+                f"{scaling}; {self.label} takes {ratio_text(self.steps[first])} times the steps of "
+                f"{self.baseline} at batch size {first:,} and {ratio_text(self.steps[last])} times "
+                f"at {last:,}"
+            )
         return "; ".join(filter(None, (scaling, _plateau(self.label, plateau))))
-
-    @property
-    def _steps_sentence(self) -> str:
-        """The ratio of steps at the smallest and the largest common batch size."""
-        first, last = min(self.steps), max(self.steps)
-        return (
-            f"{self.label} takes {ratio_text(self.steps[first])} times the steps of "
-            f"{self.baseline} at batch size {first:,} and {ratio_text(self.steps[last])} times at "
-            f"{last:,}"
-        )
 
     def to_dict(self) -> dict[str, Any]:
         """As ``regimes --json`` prints it under ``against``."""

@@ -12,7 +12,7 @@ import pandas as pd
 
 from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData
-from analysis.fit.comparisons import Comparison, Pair, against, nearest, ratio_text
+from analysis.fit.comparisons import OF_RANGE, Comparison, Pair, against, nearest, ratio_text
 from analysis.fit.interval import Interval
 from analysis.fit.regimes import Regimes, too_few
 from analysis.techniques.active import Active, active
@@ -66,6 +66,8 @@ class Row:
     """Ratio of the fitted steps at each batch size that both curves have."""
     active: Active = field(default_factory=lambda: Active(share=None))
     """In how many of its best trials it acted before they reached the target."""
+    of_range: bool = False
+    """Whether critical batch sizes are bounded alone (``Comparison.of_range``)."""
 
     @property
     def sentence(self) -> str:
@@ -76,8 +78,9 @@ class Row:
             return f"{self.name} is not tested against {self.baseline}: {self.active.note}"
         if not any(ratio.interval.reached or ratio.p is not None for ratio in self.ratios.values()):
             return f"nothing is known of {self.name} against {self.baseline}"
+        names = {**RATIOS, "critical_batch_size": OF_RANGE[0]} if self.of_range else RATIOS
         clear = [
-            f"{RATIOS[name]} {ratio_text(ratio.interval)} (p {p_text(ratio.corrected)})"
+            f"{names[name]} {ratio_text(ratio.interval)} (p {p_text(ratio.corrected)})"
             for name, ratio in self.ratios.items()
             if ratio.differs(self.level)
         ]
@@ -174,11 +177,10 @@ def table(
         if len(bases) > 1:
             labels = "; ".join(curves[base].label for base in bases)
             note = f"several curves could be the baseline of {curves[i].label}: {labels}"
-            row = Row(
+            rows.append(Row(
                 name=curves[i].label, curve=curves[i], baseline=None, ratios=ratios, level=level,
                 notes=(note,),
-            )  # fmt: skip
-            rows.append(row)
+            ))  # fmt: skip
             shared += [((-1 - i, name), 0.0) for name in names]
             continue
         curve, base = curves[i], curves[bases[0]]
@@ -203,6 +205,7 @@ def table(
             name=difference(curve, base, factors), curve=curve, baseline=base_name, ratios=ratios,
             level=level, notes=tuple(notes), active=acted,
             steps={} if comparison is None else comparison.steps,
+            of_range=comparison is not None and comparison.of_range,
         )  # fmt: skip
         rows.append(row)
         if acted.tested:

@@ -12,6 +12,7 @@ target of each workload, of their ``scoring/workload_targets.json``. Numbers of 
 that differ between trials are minimized over. Dahl et al. 2023 (arXiv:2306.07179).
 """
 
+import argparse
 import json
 import math
 import sys
@@ -64,6 +65,18 @@ def targets_of(path: Path) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    source, output, scoring, *given = sys.argv[1:]
-    sizes = {name: int(size) for name, _, size in (each.partition("=") for each in given)}
-    table(Path(source), targets_of(Path(scoring)), sizes).to_csv(output, index=False)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("source", type=Path)
+    parser.add_argument("output", type=Path)
+    parser.add_argument("targets", type=Path)
+    parser.add_argument("sizes", nargs="+", metavar="WORKLOAD=BATCH_SIZE")
+    given = parser.parse_args()
+    if not given.source.exists():
+        parser.error(f"{given.source} does not exist")
+    pairs = [each.partition("=") for each in given.sizes]
+    if wrong := [name for name, _, size in pairs if not size.isdecimal()]:
+        parser.error(f"{wrong[0]}: its batch size is written {wrong[0]}=32")
+    sizes = {name: int(size) for name, _, size in pairs}
+    table(given.source, targets_of(given.targets), sizes).to_csv(given.output, index=False)

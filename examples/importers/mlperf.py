@@ -13,6 +13,7 @@ What the files call "Epochs to converge" are samples, tokens, steps or epochs, b
 version, and the sizes that turn epochs and tokens into samples are not in them: they are below.
 """
 
+import argparse
 import json
 import re
 import sys
@@ -60,6 +61,8 @@ def table(path: Path) -> pd.DataFrame:
             newest[name] = version, []
         if version == newest[name][0]:
             newest[name][1].append(entry)
+    if not newest:
+        sys.exit(f"there is no rcps_*.json below {path}")
     points = [(name, version, entry) for name, (version, all_) in newest.items() for entry in all_]
     return pd.DataFrame([row for point in points for row in runs(*point)])
 
@@ -102,5 +105,12 @@ def runs(name: str, version: Version, entry: dict[str, Any]) -> Iterator[dict[st
 
 
 if __name__ == "__main__":
-    source, output = sys.argv[1:]
-    table(Path(source)).to_csv(output, index=False)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("source", type=Path)
+    parser.add_argument("output", type=Path)
+    given = parser.parse_args()
+    if not given.source.exists():
+        parser.error(f"{given.source} does not exist")
+    table(given.source).to_csv(given.output, index=False)

@@ -10,7 +10,7 @@ a run that was measured at its end. The learning rate is minimized over, since i
 rows of one batch size; ``model``, a text, makes a curve of each of its values.
 """
 
-import sys
+import argparse
 from pathlib import Path
 
 import pandas as pd
@@ -57,5 +57,12 @@ def models(theirs: pd.DataFrame) -> pd.Series:
 
 
 if __name__ == "__main__":
-    source, output = sys.argv[1:]
-    table(Path(source)).to_csv(output, index=False)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("source", type=Path)
+    parser.add_argument("output", type=Path)
+    given = parser.parse_args()
+    if not given.source.exists():
+        parser.error(f"{given.source} does not exist")
+    table(given.source).to_csv(given.output, index=False)

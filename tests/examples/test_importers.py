@@ -125,3 +125,9 @@ def test_algoperf(tmp_path: Path) -> None:
     assert run.trials["learning_rate"].tolist() == [0.1, 0.2, 0.1, 0.2]
     assert set(run.trials["submission"]) == {"prize"}
     assert not any("num_examples" in str(text) for text in run.measurements["metrics"])
+
+
+@pytest.mark.parametrize("script", ["mlperf.py", "step_law.py", "algoperf.py"])
+def test_what_does_not_exist_is_one_line(script: str, tmp_path: Path) -> None:
+    more = ["targets.json", "wmt=128"] if script == "algoperf.py" else []
+    table(script, tmp_path / "none.csv", *more, says="none.csv does not exist")
