@@ -134,7 +134,7 @@ def __getattr__(name: str) -> Any:
     module, attribute = _HOMES[name].split(":")
     value = getattr(importlib.import_module(module), attribute)
     if isinstance(value, FunctionType):
-        from workloads.user_code.import_stop import entry_point
+        from workloads.user_code.import_guard import entry_point
 
         value = entry_point(value, name)
     globals()[name] = value

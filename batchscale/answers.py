@@ -201,7 +201,6 @@ def figure_kind(figure: str | Callable[..., Any] | FigureKind) -> FigureKind:
     path, _, name = figure.rpartition(":") if ".py:" in figure else (figure, "", "draw")
     if not path.endswith(".py"):
         return get(figure)
-    from workloads.user_code.import_stop import missing
     from workloads.user_code.user_files import find_file, import_file
 
     file = find_file(path, Path())
@@ -214,7 +213,7 @@ def figure_kind(figure: str | Callable[..., Any] | FigureKind) -> FigureKind:
         if callable(value) and getattr(value, "__module__", None) == module.__name__
     }
     if name not in functions:
-        raise missing(module, name) or CommandError(
+        raise CommandError(
             f"{path} has no function {name!r}",
             hint=f"its functions: {', '.join(functions)}" if functions else None,
         )

@@ -90,7 +90,6 @@ def extension(verb: str, kind: str | Callable[..., Any]) -> Extension:
     path, _, name = kind.rpartition(":")
     if not path.endswith(".py"):
         return KINDS[verb].get(kind)
-    from workloads.user_code.import_stop import missing
     from workloads.user_code.user_files import find_file, import_file
 
     file = find_file(path, Path())
@@ -101,7 +100,5 @@ def extension(verb: str, kind: str | Callable[..., Any]) -> Extension:
     module = import_file(file)
     functions = [key for key, value in vars(module).items() if callable(value)]
     if name not in functions:
-        raise missing(module, name) or ResultsError(
-            f"{path} has no function {name!r}", hint=nearest(name, functions)
-        )
+        raise ResultsError(f"{path} has no function {name!r}", hint=nearest(name, functions))
     return Extension(verb, kind, vars(module)[name])

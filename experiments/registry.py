@@ -16,7 +16,6 @@ from typing import Any, Generic, TypeVar
 
 from experiments.errors import ExperimentError, nearest
 from results.optimizers import class_name
-from workloads.user_code.import_stop import missing
 from workloads.user_code.user_files import find_file, import_file
 
 T = TypeVar("T")
@@ -164,7 +163,7 @@ def _from_file(kind: str, name: str, base: str | None, parent: type) -> Any:
             for key, value in vars(module).items()
             if isinstance(value, type) and issubclass(value, parent)
         ]
-        raise missing(module, attribute) or ExperimentError(
+        raise ExperimentError(
             f"{path} has no class {attribute!r}", hint=nearest(attribute, classes)
         )
     return vars(module)[attribute]

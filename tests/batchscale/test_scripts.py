@@ -1,4 +1,4 @@
-"""``python train.py``: a script that defines a workload and sweeps it, without a main guard."""
+"""``python train.py``: a script that defines a workload and sweeps it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ class Mine(bs.Classification):
     def model(self):
         return net()
 
-run = bs.sweep(
-    workload=Mine, optimizer=["sgd", Rule], batch_size=[16, 32, 64], trials=2, budget="40 steps",
-    search={"learning_rate": {"log": [0.1, 1]}}, engine="module", results="runs",
-    address=%r,
-)
-print("swept", run.summary.trained, "failed", run.summary.failed)
-print("curves", len(run.regimes()))
+if __name__ == "__main__":
+    run = bs.sweep(
+        workload=Mine, optimizer=["sgd", Rule], batch_size=[16, 32, 64], trials=2,
+        budget="40 steps", search={"learning_rate": {"log": [0.1, 1]}}, engine="module",
+        results="runs", address=%r,
+    )
+    print("swept", run.summary.trained, "failed", run.summary.failed)
+    print("curves", len(run.regimes()))
 """
 LAYERS = "import torch\ndef net():\n    return torch.nn.Linear(4, 2)\n"
 RULES = "import torch\nclass Rule(torch.optim.Adam):\n    def __init__(self, params, lr=0.1):\n"

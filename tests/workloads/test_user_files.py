@@ -8,13 +8,11 @@ import pickle
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import batchscale as bs
 from workloads import WorkloadError, load
-from workloads.user_code.import_stop import stopped
 from workloads.user_code.user_files import import_file
 
 WORK = """
@@ -112,61 +110,40 @@ def test_a_file_of_any_name(folder: Callable[..., Path]) -> None:
 
 SCRIPT = """
 import batchscale as bs
-from batchscale import Classification
 
-class Mine(Classification):
+class Mine(bs.Classification):
     target = "validation_error < 0.3"
     def data(self): ...
     def model(self): ...
 
-{call}
-raise RuntimeError("the import went on")
+def main():
+    return bs.{name}()
 
-class Later(Mine): ...
+{below}
 """
+FUNCTIONS = sorted(name for name in bs.__all__ if not name[0].isupper())
 
 
-@pytest.mark.parametrize(
-    "name", sorted(set(bs.__all__) - {n for n in bs.__all__ if n[0].isupper()})
-)
-def test_every_function_of_ours_ends_the_import(folder: Callable[..., Path], name: str) -> None:
-    call = f"run = bs.{name}()\nprint(run.regimes())"
-    file = folder("a", text=SCRIPT.format(call=call))
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_no_function_of_ours_is_called_while_a_file_is_loaded(
+    folder: Callable[..., Path], name: str
+) -> None:
+    file = folder("a", text=SCRIPT.format(name=name, below="run = main()"))
+    with pytest.raises(
+        WorkloadError, match=rf"^work.py calls batchscale.{name}\(\) while"
+    ) as caught:
+        load("work.py:Mine", base=file.parent)
+    assert caught.value.hint == 'put the call below: if __name__ == "__main__":'
+    below = 'if __name__ == "__main__":\n    run = main()'
+    file = folder("a", text=SCRIPT.format(name=name, below=below))
     assert load("work.py:Mine", base=file.parent).name == "Mine"
     assert load("work.py", base=file.parent).name == "Mine"
-    module = import_file(file)
-    assert isinstance(module, ModuleType)
-    assert stopped(module) == (10, name)
-    assert "run" not in vars(module)
-    with pytest.raises(WorkloadError) as caught:
-        load("work.py:Later", base=file.parent)
-    assert f"work.py defines 'Later' only after line 10, where it calls {name}()" in str(
-        caught.value
-    )
-    assert 'if __name__ == "__main__":' in (caught.value.hint or "")
-    with pytest.raises(WorkloadError, match=r"work.py has no class 'Latest'"):
-        load("work.py:Latest", base=file.parent)
 
 
-def test_a_call_inside_a_function_of_the_file(folder: Callable[..., Path]) -> None:
-    call = "def main():\n    return bs.sweep(workload=Mine)\n\nmain()"
-    module = import_file(folder("a", text=SCRIPT.format(call=call)))
-    assert stopped(module) == (13, "sweep")
-
-
-def test_no_workload_above_the_call(folder: Callable[..., Path]) -> None:
-    text = "import batchscale as bs\nbs.sweep('no-such')\nclass Mine(bs.Workload): ...\n"
-    file = folder("a", text=text)
-    with pytest.raises(WorkloadError, match="holds 0 workloads above line 2, where it calls sweep"):
-        load("work.py", base=file.parent)
-
-
-def test_a_script_that_another_file_imports_ends_alone(folder: Callable[..., Path]) -> None:
-    file = folder("a", text="from script import Mine\nAFTER = 1\n")
-    (file.parent / "script.py").write_text(SCRIPT.format(call="bs.trial(Mine)"))
-    assert import_file(file).AFTER == 1
-    file = folder("a", text="from script import Later\n")
-    with pytest.raises(WorkloadError, match=r"script.py defines 'Later' only after line 10"):
+def test_such_a_call_in_a_module_that_a_file_imports(folder: Callable[..., Path]) -> None:
+    file = folder("a", text="from script import Mine\n")
+    (file.parent / "script.py").write_text(SCRIPT.format(name="trial", below="main()"))
+    with pytest.raises(WorkloadError, match=r"^script.py calls batchscale.trial\(\)"):
         import_file(file)
 
 

@@ -13,7 +13,6 @@ from workloads.base import Workload
 from workloads.checks import check_target
 from workloads.errors import WorkloadError, nearest
 from workloads.user_code.definitions import defined_names, possible_workloads
-from workloads.user_code.import_stop import missing, stopped
 from workloads.user_code.user_files import find_file, import_file
 
 
@@ -89,17 +88,13 @@ def _find(spec: str, base: Path) -> type:
     }
     if not name:
         if len(classes) != 1:
-            stop = stopped(module)
-            above = f" above line {stop.line}, where it calls {stop.call}()" if stop else ""
             raise WorkloadError(
-                f"{path} holds {len(classes)} workloads{above}", hint=f"write {path}:CLASS"
+                f"{path} holds {len(classes)} workloads", hint=f"write {path}:CLASS"
             )
         return next(iter(classes.values()))
     cls = vars(module).get(name)
     if cls is None:
-        raise missing(module, name) or WorkloadError(
-            f"{path} has no class {name!r}", hint=nearest(name, classes)
-        )
+        raise WorkloadError(f"{path} has no class {name!r}", hint=nearest(name, classes))
     if not (isinstance(cls, type) and issubclass(cls, Workload)):
         raise WorkloadError(f"{name!r} in {path} is not a workload", hint=_DERIVE)
     return cls

@@ -24,7 +24,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from workloads.errors import WorkloadError
-from workloads.user_code.import_stop import stopping
+from workloads.user_code.import_guard import importing
 from workloads.user_code.local_imports import digest, find, find_local, local_modules
 from workloads.user_code.trust import admit
 
@@ -44,15 +44,15 @@ def import_file(file: Path) -> ModuleType:
     """Import a user's file once for each content of it and of its local modules.
 
     What it defines can be pickled in this process. Its folder goes to the end of ``sys.path``, for
-    imports that are not statements. A call of ``batchscale``'s at the top level of the file ends
-    the import quietly (``import_stop``).
+    imports that are not statements.
 
     Args:
         file: resolved.
 
     Raises:
-        WorkloadError: it is not a Python file, or a module beside it has the name of an installed
-            one. What the file itself raises passes unchanged.
+        WorkloadError: it is not a Python file, a module beside it has the name of an installed
+            one, or it calls a function of ``batchscale`` (``import_guard``). What the file itself
+            raises passes unchanged.
         RefusedCodeError: a record names it, and it is not trusted (``trust``).
     """
     if b"\0" in file.read_bytes():
@@ -177,9 +177,8 @@ class _Loader(SourceFileLoader):
         return code
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute up to the file's end, or to its first call of a function of ``batchscale``."""
         vars(module)["__builtins__"] = self._folder.builtins
-        with stopping(module):
+        with importing(Path(self.path)):
             super().exec_module(module)
 
 
