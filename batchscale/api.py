@@ -64,7 +64,7 @@ def sweep(
         overrides: ``["trials=8"]``: instead of what the file says.
         seconds: stop after this time, as on Ctrl-C.
         snapshot_every: seconds between two snapshots of a pack in training; 30 unless given.
-        grows_to: how many workers the cluster can grow to, where Ray cannot say (Kubernetes).
+        grows_to: how many workers the cluster can grow to, where an autoscaler starts its machines.
         keep_old: where only the workload's code has changed, count its old trials as this one's.
         retrain: where it has, train them again. Else a sweep stops there and says so.
         observer: gets every event (`experiments.scheduling.events`); a live display unless given.

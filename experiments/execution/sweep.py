@@ -76,7 +76,7 @@ def sweep(
         keep_old: if only the workload's code has changed, count its old trials as this one's.
         retrain: if it has, train them again.
         num_cpus: of a Ray that is started here; all cores unless given.
-        grows_to: how many workers the cluster can grow to, where Ray cannot say (Kubernetes).
+        grows_to: how many workers the cluster can grow to, where an autoscaler starts its machines.
 
     Raises:
         ExperimentError: a clear error, of the experiment or of the cluster, or that no study has
