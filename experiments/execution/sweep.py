@@ -17,6 +17,7 @@ from typing import Any
 from experiments.config.combinations import data_files
 from experiments.config.compile import Experiment
 from experiments.config.technique_checks import check_device
+from experiments.errors import ExperimentError
 from experiments.execution import executors
 from experiments.execution.executors.base import ExecutorContext, WorkerPool
 from experiments.execution.failures import reproduce_command
@@ -59,6 +60,7 @@ def sweep(
     retrain: bool = False,
     num_cpus: int | None = None,
     grows_to: int | None = None,
+    callbacks: Sequence[Any] = (),
     trainer: MakeTrainer = training,
     pace: Pace | None = None,
 ) -> Summary:
@@ -77,6 +79,7 @@ def sweep(
         retrain: if it has, train them again.
         num_cpus: of a Ray that is started here; all cores unless given.
         grows_to: how many workers the cluster can grow to, where an autoscaler starts its machines.
+        callbacks: Ray Tune's own (``ray.tune.Callback``), whose trials are packs.
 
     Raises:
         ExperimentError: a clear error, of the experiment or of the cluster, or that no study has
@@ -87,6 +90,11 @@ def sweep(
     """
     stop = Stop(seconds)
     executor_kind = executors.find(address)
+    if callbacks and executor_kind is executors.find("none"):
+        raise ExperimentError(
+            "callbacks are Ray Tune's, and --address none runs without it",
+            hint='address="auto" finds or starts a Ray',
+        )
     run = _Sweep(experiment, results, observer or ignore, pack_size, judge)
     run.plan(keep_old, retrain, executor_kind)
     while run.incomplete() or run.resolve():
@@ -102,6 +110,7 @@ def sweep(
             missing=sum(state.remaining().trials for state in run.states),
             data_files=data_files(experiment.combinations, experiment.base),
             grows_to=grows_to,
+            callbacks=callbacks,
             over=lambda: bool(stop),
         )
         with executor_kind(address, context) as executor:

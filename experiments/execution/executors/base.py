@@ -60,6 +60,8 @@ class ExecutorContext:
     """Data files of workloads and techniques (``data_files``)."""
     grows_to: int | None = None
     """How many workers the cluster can grow to, where an autoscaler starts its machines."""
+    callbacks: Sequence[Any] = ()
+    """Ray Tune's own (``ray.tune.Callback``)."""
     over: Callable[[], bool] = lambda: False
     """Whether the sweep is to end: nothing that takes long is waited for then."""
 

@@ -79,6 +79,7 @@ class RayTune:
         self.slots = capacity.slots(self.layout)
         self._waits = WaitWatch()
         location = context.location
+        self._callbacks = context.callbacks
         self._shared_folder = session.single_machine or not location.local
         self._deaths = 0
         """Of our actors beside the driver."""
@@ -189,7 +190,7 @@ class RayTune:
                 run_config=tune.RunConfig(
                     name="packs",
                     storage_path=str(Path(folder).resolve()),
-                    callbacks=[progress],
+                    callbacks=[progress, *self._callbacks],
                     stop=NotWaiting(
                         lambda: self._error is not None or (bool(stop) and self._out()[1] == 0)
                     ),
