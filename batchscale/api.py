@@ -48,6 +48,7 @@ def sweep(
     seconds: float | None = None,
     snapshot_every: float | None = None,
     grows_to: int | None = None,
+    callbacks: Sequence[Any] = (),
     keep_old: bool = False,
     retrain: bool = False,
     observer: Observer | None = None,
@@ -64,7 +65,8 @@ def sweep(
         overrides: ``["trials=8"]``: instead of what the file says.
         seconds: stop after this time, as on Ctrl-C.
         snapshot_every: seconds between two snapshots of a pack in training; 30 unless given.
-        grows_to: how many workers the cluster can grow to, where Ray cannot say (Kubernetes).
+        grows_to: how many workers the cluster can grow to, where an autoscaler starts its machines.
+        callbacks: Ray Tune's own (`ray.tune.Callback`), whose trials are packs.
         keep_old: where only the workload's code has changed, count its old trials as this one's.
         retrain: where it has, train them again. Else a sweep stops there and says so.
         observer: gets every event (`experiments.scheduling.events`); a live display unless given.
@@ -102,6 +104,7 @@ def sweep(
             seconds=None if seconds is None else max(0.0, seconds + began - time.monotonic()),
             pace=None if snapshot_every is None else Pace(snapshot=snapshot_every),
             grows_to=grows_to,
+            callbacks=callbacks,
             keep_old=keep_old,
             retrain=retrain,
         )

@@ -69,16 +69,15 @@ def plan(
     experiment = load(source, {}, overrides)
     results = results or default_results()
     studies = planned(experiment, known=_baseline_steps(results, experiment))
-    design = experiment.parsed_design
     device = "cuda" if torch.cuda.is_available() else "cpu"
     check_device(experiment, experiment.combinations, device)
-    costs = forecast(studies.plans, device)
-    trials = recorded(results, studies.plans)
-    choices = _layout_choices(studies.plans, device)
+    plans = [each.plan for each in studies]
+    costs = forecast(plans, device)
+    trials = recorded(results, plans)
+    choices = _layout_choices(plans, device)
     rows = []
-    for plan, columns in zip(studies.plans, studies.columns, strict=True):
-        study, cost = plan.study, costs[plan.study.id]
-        steps = study.trials * study.budget_steps
+    for each in studies:
+        study, columns, cost = each.study, each.columns, costs[each.study.id]
         rows.append(
             {
                 "workload": columns["workload"],
@@ -87,12 +86,12 @@ def plan(
                 **study.technique_by_label,
                 **{n: v for n, v in columns["fields"].items() if n in experiment.grid},
                 "batch_size": study.batch_size,
-                **({"replicate": study.replicate} if design.baseline > 1 else {}),
-                "tuned": ", ".join(plan.space),
+                **({"replicate": study.replicate} if experiment.parsed_design.baseline > 1 else {}),
+                "tuned": ", ".join(each.plan.space),
                 "trials": study.trials,
                 "recorded": trials.get(study.id, 0),
                 "budget_steps": study.budget_steps,
-                "most_steps": steps,
+                "most_steps": study.trials * study.budget_steps,
                 "most_examples": study.trials * study.batches.examples(study.budget_steps),
                 "engine": cost.engine,
                 "memory": cost.memory,
@@ -102,14 +101,13 @@ def plan(
             }
         )
     table = pd.DataFrame(rows)
-    each = [columns["tokens_per_example"] for columns in studies.columns]
-    if all(each):
+    tokens = [each.columns["tokens_per_example"] for each in studies]
+    if all(tokens):
         for name, counted in (("batch_size", "batch_tokens"), ("most_examples", "most_tokens")):
-            table.insert(list(table.columns).index(name) + 1, counted, table[name] * each)
+            table.insert(list(table.columns).index(name) + 1, counted, table[name] * tokens)
     table.attrs["device"] = device
-    waiting = [plan for plan in studies.plans if plan.waits]
-    table.attrs["waits"] = baselines.lines(baselines.WAITS, waiting)
-    table.attrs["example_unit"] = studies.columns[0]["example_unit"]
+    table.attrs["waits"] = baselines.lines(baselines.WAITS, [p for p in plans if p.waits])
+    table.attrs["example_unit"] = studies[0].columns["example_unit"]
     return table
 
 

@@ -36,14 +36,14 @@ def experiment() -> Any:
     return load({**EXPERIMENT, "trials": trials})
 
 
-def _rows(planned: Any) -> Iterator[list[dict[str, Any]]]:
+def _rows(studies: Any) -> Iterator[list[dict[str, Any]]]:
     """Rows of the trials table, a list a pack of 64: one trial in five reaches the target."""
     from experiments.plan import Outcome
     from experiments.records.rows import trial_row
 
-    for plan, columns in zip(planned.plans, planned.columns, strict=True):
-        study = plan.study
-        trials = plan.trials(0, study.trials)
+    for each in studies:
+        study = each.study
+        trials = each.plan.trials(0, study.trials)
         for start in range(0, len(trials), 64):
             pack = []
             for trial in trials[start : start + 64]:
@@ -58,7 +58,7 @@ def _rows(planned: Any) -> Iterator[list[dict[str, Any]]]:
                     last_miss=hit - 1 if hit else None,
                 )
                 row = trial_row(
-                    columns,
+                    each.columns,
                     study,
                     trial,
                     outcome,
@@ -77,9 +77,9 @@ def fill(root: str) -> None:
     from experiments.records.planned import planned
     from results.store import Store
 
-    plan, store = planned(experiment()), Store(root)
-    store.add_studies(plan.rows)
-    for pack in _rows(plan):
+    studies, store = planned(experiment()), Store(root)
+    store.add_studies([each.row for each in studies])
+    for pack in _rows(studies):
         store.commit("scale", measurements=[], trials=pack)
 
 

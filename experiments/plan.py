@@ -57,8 +57,8 @@ class Layout:
     micro_batch: int | None = None
     """Most examples of one model a worker puts through one forward; ``None``: its whole share."""
     gpus_per_worker: float = 0.0
-    """A GPU, or the part of one that a worker needs: 0.25 trains four packs on each. ``auto``: as
-    many packs as its memory holds, measured. 0: a whole one, where the cluster has any."""
+    """A GPU, or the part of one that a worker needs: 0.25 trains four packs on each. 0: a whole
+    one, where the cluster has any."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -64,8 +64,7 @@ def sweep(
             "--grows-to",
             metavar="WORKERS",
             min=1,
-            help="How many workers the cluster can grow to, where an autoscaler starts machines "
-            "that Ray does not know of: on Kubernetes.",
+            help="How many workers the cluster can grow to, where an autoscaler starts machines.",
         ),
     ] = None,
     dry_run: Annotated[

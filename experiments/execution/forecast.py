@@ -1,25 +1,22 @@
 """What a sweep costs at most, in time and memory, from short probes on this machine.
 
-A probe trains a pack for some steps and evaluates it on a part of each split, on as many threads as
-a worker has. The time of a step is taken as c + M (d + e B) for M models at batch size B (c is 0
-where each model is trained by itself), that of an evaluation as c + M d; the coefficients are least
-squares of relative errors over the probes. Costs that a probe would take too long to measure are
-extrapolated.
+A probe trains a pack for some steps at one batch size and evaluates it on a part of each split, on
+as many threads as a worker has. Steps at batch sizes between two that are probed are interpolated;
+beyond the largest they take longer in proportion.
 """
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
-from scipy.optimize import nnls
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from experiments.config.study_plan import StudyPlan
 from experiments.engines import Engine, check_contract, make_engine
@@ -36,19 +33,16 @@ from experiments.training.study_context import StudyContext
 from experiments.training.threads import single_thread
 
 PROBE_SECONDS = 6.0
-"""Seconds for all probes of a sweep together, approximately."""
+"""Seconds for all probes of a sweep together, approximately; a kind of study has one at least."""
 _TIMED = 0.12
-"""Least seconds that a probe's steps are timed for."""
-_EXAMPLES = 1000
-"""Most examples of a split in one probe of an evaluation."""
-_FEWEST_EXAMPLES = 64
-_EVALUATED = 0.1
-"""Seconds that such a probe may take, about, before there are fewer examples."""
+"""Least seconds that a probe's steps are timed for; about the most that an evaluation takes."""
+_EXAMPLES, _FEWEST_EXAMPLES = 1000, 64
+"""Most examples of a split in one probe of an evaluation, and the fewest, of a large model."""
 _WHOLE, _EXAMPLES_OF_A_MISS = 10, 300
 """Evaluations of a trial that read the whole split, those next to its target, and how many examples
 the others read, about."""
 _RATE = 2e10
-"""Assumed multiply-adds per second, to keep the first step short."""
+"""Assumed multiply-adds per second, to keep the first evaluation short."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,25 +63,63 @@ class Forecast:
         return self.evaluation_seconds / self.seconds if self.seconds else 0.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Probe:
+    """What a pack takes at one batch size."""
+
+    context: StudyContext
+    engine: str
+    models: int
+    step: float
+    """Seconds of a step."""
+    evaluation: float
+    """Seconds of an evaluation that reads each split whole."""
+    state: float
+    """Bytes of weights, gradients and optimizer state of one model."""
+    saved: int
+    """Bytes of activations per example and model."""
+    at_once: int
+    """Examples of a model in one forward, where the experiment does not say."""
+    seconds: float
+    """Of all of the probe."""
+
+    @property
+    def batch_size(self) -> int:
+        return self.context.study.batch_size
+
+    def leads_to(self, batch_size: int, allowed: float) -> bool:
+        """Whether the next probe is at ``batch_size``: it is larger, and so many ``allowed``
+        seconds are enough for this probe with two steps of that size."""
+        longer = 2 * self.step * (batch_size / self.batch_size - 1)
+        return batch_size > self.batch_size and self.seconds + longer <= allowed
+
+
 def forecast(plans: Sequence[StudyPlan], device: str) -> dict[str, Forecast]:
-    """The forecast of each study. Studies that differ only in batch size and budget share probes.
+    """The forecast of each study. Studies that differ only in batch size and budget share probes,
+    the smallest batch sizes of all studies before larger ones, as far as the time goes.
 
     Raises:
         ExperimentError: what is asked for cannot be trained at all.
         WorkloadError: neither can the workload.
     """
-    families: dict[str, list[StudyPlan]] = {}
-    for plan in plans:
-        families.setdefault(plan.study.shape, []).append(plan)
     until = time.perf_counter() + PROBE_SECONDS
-    forecasts: dict[str, Forecast] = {}
+    ranked = sorted(plans, key=lambda plan: plan.study.batch_size)
+    by_kind: dict[tuple[str, str], list[_Probe]] = defaultdict(list)
+    stacks: dict[str, bool] = {}
+    probed: list[tuple[Study, list[_Probe]]] = []
     with single_thread():
-        parts = [part for family in families.values() for part in _parts(family, device)]
-        for place, part in enumerate(parts):
-            allowed = max(0.0, until - time.perf_counter()) / (len(parts) - place)
-            costs = part.costs(allowed)
-            forecasts |= {plan.study.id: _forecast(plan.study, costs) for plan in part.plans}
-    return forecasts
+        for place, plan in enumerate(ranked):
+            study, context = plan.study, StudyContext.load(_alone(plan.study), device)
+            engine = _engine(context, plan, stacks)
+            probes = by_kind[study.shape, engine]
+            probed.append((study, probes))
+            allowed = (until - time.perf_counter()) / (len(ranked) - place)
+            if not probes:
+                check_contract(context, plan.trials(0, 1)[0])
+            elif not probes[-1].leads_to(study.batch_size, allowed):
+                continue
+            probes.append(_probe(engine, context, plan))
+    return {study.id: _forecast(study, probes) for study, probes in probed}
 
 
 def packs(study: Study) -> list[int]:
@@ -100,192 +132,85 @@ def packs(study: Study) -> list[int]:
     ]
 
 
-def _forecast(study: Study, costs: _Costs) -> Forecast:
+def _forecast(study: Study, probes: Sequence[_Probe]) -> Forecast:
+    last, size = probes[-1], study.mean_batch_size
+    sizes = [probe.batch_size for probe in probes]
+    step = float(np.interp(size, sizes, [probe.step / probe.models for probe in probes]))
+    step *= max(1.0, size / last.batch_size)
     count = len(evaluation_steps(study.evaluation_ratio, study.budget_steps))
-    sizes = packs(study)
-    evaluation = sum(
-        costs.share_read(count, models) * count * costs.evaluation(models) for models in sizes
-    )
-    steps = sum(study.budget_steps * costs.step(study.mean_batch_size, models) for models in sizes)
+    evaluation = count * _share_read(last, count) * last.evaluation / last.models
+    largest = max(packs(study))
+    together = largest if last.engine == "stacked" else 1
+    examples = min(study.batches.largest, study.layout.micro_batch or last.at_once)
+    data = sum(split.nbytes for split in last.context.splits.values())
     return Forecast(
-        engine=costs.engine,
-        seconds=steps + evaluation + costs.start * len(sizes),
-        evaluation_seconds=evaluation,
-        memory=costs.memory(study, max(sizes)),
+        engine=last.engine,
+        seconds=study.trials * (study.budget_steps * step + evaluation),
+        evaluation_seconds=study.trials * evaluation,
+        memory=int(largest * last.state + together * last.saved * examples + data),
     )
 
 
-@dataclass(kw_only=True)
-class _Costs:
-    """What steps and evaluations of one kind of study take in one engine."""
-
-    engine: str
-    context: StudyContext
-    state: float
-    """Bytes of weights, gradients and optimizer state of one model."""
-    saved: int
-    """Bytes of activations per example and model."""
-    at_once: int
-    """Examples of a model in one forward, where the experiment does not say."""
-    start: float = 0.0
-    """Seconds from a pack's beginning to its second step."""
-    steps: list[tuple[int, int, float]] = field(default_factory=list)
-    """Batch size, models and seconds of each probe."""
-    evaluations: list[tuple[int, float]] = field(default_factory=list)
-    """Models and seconds, of all evaluated splits."""
-
-    def step(self, batch_size: float, models: int) -> float:
-        """Seconds of a step of a pack."""
-        rows = [self._terms(size, many) for size, many, _ in self.steps]
-        return float(_fit(rows, [t for *_, t in self.steps]) @ self._terms(batch_size, models))
-
-    def evaluation(self, models: int) -> float:
-        """Seconds of an evaluation of a pack."""
-        rows = [self._terms(0, many)[:-1] for many, _ in self.evaluations]
-        return float(_fit(rows, [t for _, t in self.evaluations]) @ self._terms(0, models)[:-1])
-
-    def share_read(self, count: int, models: int) -> float:
-        """The part of a split that each of ``count`` evaluations reads, in the mean: a stack reads
-        on for each of its models."""
-        parts = parts_of(self.context)
-        if parts is None:
-            return 1.0
-        examples = sum(len(part) for part in parts.parts)
-        whole = min(count, _WHOLE)
-        share = (whole + (count - whole) * min(1.0, _EXAMPLES_OF_A_MISS / examples)) / count
-        return min(1.0, share * (models if self.engine == "stacked" else 1))
-
-    def memory(self, study: Study, models: int) -> int:
-        """Bytes of a pack while it trains, its data included."""
-        together = models if self.engine == "stacked" else 1
-        examples = min(study.batches.largest, study.layout.micro_batch or self.at_once)
-        data = sum(split.nbytes for split in self.context.splits.values())
-        return int(models * self.state + together * self.saved * examples + data)
-
-    def _terms(self, batch_size: float, models: int) -> np.ndarray:
-        stacked = float(self.engine == "stacked")
-        return np.array([stacked, models, models * batch_size], dtype=float)
+def _share_read(probe: _Probe, count: int) -> float:
+    """The part of a split that each of ``count`` evaluations reads, in the mean: a stack reads on
+    for each of its models."""
+    parts = parts_of(probe.context)
+    if parts is None:
+        return 1.0
+    examples = sum(len(part) for part in parts.parts)
+    whole = min(count, _WHOLE)
+    share = (whole + (count - whole) * min(1.0, _EXAMPLES_OF_A_MISS / examples)) / count
+    return min(1.0, share * probe.models)
 
 
-def _fit(rows: Sequence[np.ndarray], seconds: Sequence[float]) -> np.ndarray:
-    """Coefficients, none negative, of the least sum of squared relative errors."""
-    scale = np.array(seconds)[:, None]
-    coefficients: np.ndarray = nnls(np.array(rows) / scale, np.ones(len(seconds)))[0]
-    return coefficients
+def _engine(context: StudyContext, plan: StudyPlan, stacks: dict[str, bool]) -> str:
+    """The engine that trains a study.
+
+    Args:
+        stacks: whether studies of a shape can be stacked: what cannot be at one batch size cannot
+            be at any.
+    """
+    study = plan.study
+    if study.engine != "auto":
+        return study.engine
+    if preferred(context, plan.trials(0, 1)[0]) == "module":
+        return "module"
+    if study.shape not in stacks:
+        stacks[study.shape] = stackable(context, plan.trials(0, packs(study)[0])) is None
+    return "stacked" if stacks[study.shape] else "module"
 
 
-@dataclass(kw_only=True)
-class _Part:
-    """Studies of one shape that one engine trains, batch sizes ascending."""
-
-    plans: list[StudyPlan]
-    engine: str
-    context: StudyContext
-
-    def costs(self, allowed: float) -> _Costs:
-        """Probe them for approximately this many seconds."""
-        until = time.perf_counter() + allowed
-        model = self.context.model(self.plans[0].trials(0, 1)[0])
-        costs = _Costs(
-            engine=self.engine,
-            context=self.context,
-            state=0.0,
-            saved=saved_bytes(self.context.workload, model, self.context.small_batch()),
-            at_once=chunk_size(self.context, model, MODELS if self.engine == "stacked" else 1),
-        )
-        work = Arithmetic.of(self.context, model).multiply_adds
-        for place, (batch_size, models) in enumerate(self._places()):
-            left = until - time.perf_counter()
-            if place and left <= 0:
-                break
-            size = self._affordable(costs, batch_size, models, work, max(left, 0.5) / 3)
-            if place == 0 or (size, models) not in {probe[:2] for probe in costs.steps}:
-                affordable = int(_EVALUATED * _RATE / max(work * models, 1.0))
-                self._probe(costs, size, models, affordable)
-        return costs
-
-    def _places(self) -> Iterator[tuple[int, int]]:
-        """Batch size and models of each probe, the most informative first."""
-        sizes = [plan.study.batch_size for plan in self.plans]
-        few, many = (end(packs(self.plans[0].study)) for end in (min, max))
-        if self.engine == "module":  # models train one after the other: one is enough
-            few = many = 1
-        yield sizes[0], many
-        yield sizes[-1], many
-        yield sizes[-1], many  # again, if the first probe shows that a larger part is quick
-        yield sizes[0], few
-        yield sizes[len(sizes) // 2], many
-
-    def _affordable(
-        self, costs: _Costs, batch_size: int, models: int, work: float, allowed: float
-    ) -> int:
-        """``batch_size``, or a part of it of which three steps take so long at most."""
-        ghost = self.context.ghost_batch or 1
-        parts = [ghost * 2**i for i in range(math.floor(math.log2(batch_size // ghost)) + 1)]
-        for size in (batch_size, *reversed(parts)):
-            if 3 * self._expected(costs, size, models, work) <= allowed:
-                return size
-        return ghost
-
-    def _expected(self, costs: _Costs, batch_size: int, models: int, work: float) -> float:
-        """Seconds of a step, rather too many where their growth is not known."""
-        if not costs.steps:
-            return 3 * work * batch_size * models / _RATE  # forward and backward
-        timed_sizes = {size for size, *_ in costs.steps}
-        if len(timed_sizes) > 1 or batch_size in timed_sizes:
-            return costs.step(batch_size, models)
-        return costs.step(max(timed_sizes), models) * batch_size / max(timed_sizes)
-
-    def _probe(self, costs: _Costs, batch_size: int, models: int, evaluated: int) -> None:
-        """``evaluated``: examples of an evaluation that take little time."""
-        plan = next(p for p in self.plans if p.study.batch_size >= batch_size)
-        # Alone here, whatever group will train it: its layout's communication is not in it.
-        study = replace(
-            plan.study,
-            batch_size=batch_size,
-            ramp=None,
-            layout=replace(plan.study.layout, workers=1),
-        )
-        examples = min(_EXAMPLES, max(_FEWEST_EXAMPLES, evaluated))
-        parts = {name: split.head(examples) for name, split in self.context.splits.items()}
-        parts["train"] = self.context.train
-        context = replace(self.context, study=study, splits=parts)
-        if not costs.steps:
-            check_contract(context, plan.trials(0, 1)[0])
-        began = time.perf_counter()
-        engine = make_engine(self.engine, context, plan.trials(0, models))
-        engine.advance(1)
-        _evaluate(engine)
-        costs.start = max(costs.start, time.perf_counter() - began)
-        costs.steps.append((batch_size, models, _seconds(engine)))
-        began = time.perf_counter()
-        _evaluate(engine)
-        share = sum(len(self.context.splits[n]) for n in context.evaluated) / sum(
-            len(parts[name]) for name in context.evaluated
-        )
-        costs.evaluations.append((models, (time.perf_counter() - began) * share))
-        costs.state = max(costs.state, _model_bytes(engine) / len(engine.trials))
-
-
-def _parts(family: Sequence[StudyPlan], device: str) -> Iterator[_Part]:
-    """The studies of one shape by the engine that trains them."""
-    ranked = sorted(family, key=lambda plan: plan.study.batch_size)
-    by_engine: dict[str, list[StudyPlan]] = {}
-    contexts: dict[str, StudyContext] = {}
-    stacks: bool | None = None
-    for plan in ranked:
-        study = _alone(plan.study)
-        context, engine = StudyContext.load(study, device), plan.study.engine
-        if engine == "auto":
-            engine = preferred(context, plan.trials(0, 1)[0])
-            if engine == "stacked" and stacks is None:
-                # What cannot be stacked at one batch size cannot be at any.
-                stacks = stackable(context, plan.trials(0, max(packs(study)))) is None
-            engine = engine if stacks else "module"
-        by_engine.setdefault(engine, []).append(plan)
-        contexts.setdefault(engine, context)
-    for engine, plans in by_engine.items():
-        yield _Part(plans=plans, engine=engine, context=contexts[engine])
+def _probe(engine: str, context: StudyContext, plan: StudyPlan) -> _Probe:
+    began = time.perf_counter()
+    # Where models train one after the other, one is enough.
+    pack = plan.trials(0, packs(plan.study)[0] if engine == "stacked" else 1)
+    model = context.model(pack[0])
+    work = Arithmetic.of(context, model).multiply_adds * len(pack)
+    examples = min(_EXAMPLES, max(_FEWEST_EXAMPLES, int(_TIMED * _RATE / max(work, 1.0))))
+    # A ramp's first batch size stands for the others, and a part of each split for all of it.
+    parts = {name: split.head(examples) for name, split in context.splits.items()}
+    parts["train"] = context.train
+    part = replace(context, study=replace(context.study, ramp=None), splits=parts)
+    trained = make_engine(engine, part, pack)
+    step = _seconds(trained)
+    _evaluate(trained)
+    evaluating = time.perf_counter()
+    _evaluate(trained)
+    now = time.perf_counter()
+    whole, read = (
+        sum(len(splits[name]) for name in context.evaluated) for splits in (context.splits, parts)
+    )
+    return _Probe(
+        context=context,
+        engine=engine,
+        models=len(pack),
+        step=step,
+        evaluation=(now - evaluating) * whole / read,
+        state=_model_bytes(trained) / len(pack),
+        saved=saved_bytes(context.workload, model, context.small_batch()),
+        at_once=chunk_size(context, model, MODELS if engine == "stacked" else 1),
+        seconds=now - began,
+    )
 
 
 def _alone(study: Study) -> Study:
@@ -297,17 +222,15 @@ def _alone(study: Study) -> Study:
 
 
 def _seconds(engine: Engine) -> float:
-    """Seconds a step, of a pack that has taken one."""
+    """Seconds of a step, behind a first one."""
     engine.advance(1)
-    steps, spent = 1, 0.0
-    while True:
-        began = time.perf_counter()
-        engine.advance(steps)
+    _wait(engine)
+    began, steps, spent = time.perf_counter(), 0, 0.0
+    while spent < _TIMED:
+        engine.advance(max(1, steps))
         _wait(engine)
-        spent = time.perf_counter() - began
-        if spent > _TIMED:
-            return spent / steps
-        steps = max(steps + 1, min(4 * steps, math.ceil(1.2 * steps * _TIMED / max(spent, 1e-6))))
+        steps, spent = max(1, 2 * steps), time.perf_counter() - began
+    return spent / steps
 
 
 def _evaluate(engine: Engine) -> None:
@@ -323,16 +246,6 @@ def _wait(engine: Engine) -> None:
 
 def _model_bytes(engine: Engine) -> int:
     """Bytes of all that the engine holds of its models, with a gradient for each weight."""
-    weights = sum(value.nbytes for value in engine.weights(0).values())
-    return _bytes(engine.state()) + len(engine.trials) * weights
-
-
-def _bytes(values: Any) -> int:
-    """Bytes of all tensors in nested dicts, lists and tuples."""
-    if isinstance(values, Tensor):
-        return values.nbytes
-    if isinstance(values, Mapping):
-        return sum(_bytes(value) for value in values.values())
-    if isinstance(values, (list, tuple)):
-        return sum(_bytes(value) for value in values)
-    return 0
+    held = [value for value in tree_leaves(engine.state()) if isinstance(value, Tensor)]
+    gradients = list(engine.weights(0).values()) * len(engine.trials)
+    return sum(value.nbytes for value in (*held, *gradients))

@@ -17,6 +17,7 @@ from typing import Any
 from experiments.config.combinations import data_files
 from experiments.config.compile import Experiment
 from experiments.config.technique_checks import check_device
+from experiments.errors import ExperimentError
 from experiments.execution import executors
 from experiments.execution.executors.base import ExecutorContext, WorkerPool
 from experiments.execution.failures import reproduce_command
@@ -27,7 +28,7 @@ from experiments.execution.worker import MakeTrainer, Pace, training
 from experiments.plan import Layout, Study
 from experiments.records import amend, baselines, snapshots
 from experiments.records.no_target import no_target
-from experiments.records.planned import Planned, planned
+from experiments.records.planned import Planned, new_rows, planned
 from experiments.records.recorded import Recorded, changed, read_recorded, refuse_changed
 from experiments.records.rows import record_lost_trial
 from experiments.records.space_edges import Judge, notes, sides
@@ -59,6 +60,7 @@ def sweep(
     retrain: bool = False,
     num_cpus: int | None = None,
     grows_to: int | None = None,
+    callbacks: Sequence[Any] = (),
     trainer: MakeTrainer = training,
     pace: Pace | None = None,
 ) -> Summary:
@@ -76,7 +78,8 @@ def sweep(
         keep_old: if only the workload's code has changed, count its old trials as this one's.
         retrain: if it has, train them again.
         num_cpus: of a Ray that is started here; all cores unless given.
-        grows_to: how many workers the cluster can grow to, where Ray cannot say (Kubernetes).
+        grows_to: how many workers the cluster can grow to, where an autoscaler starts its machines.
+        callbacks: Ray Tune's own (``ray.tune.Callback``), whose trials are packs.
 
     Raises:
         ExperimentError: a clear error, of the experiment or of the cluster, or that no study has
@@ -87,6 +90,11 @@ def sweep(
     """
     stop = Stop(seconds)
     executor_kind = executors.find(address)
+    if callbacks and executor_kind is executors.find("none"):
+        raise ExperimentError(
+            "callbacks are Ray Tune's, and --address none runs without it",
+            hint='address="auto" finds or starts a Ray',
+        )
     run = _Sweep(experiment, results, observer or ignore, pack_size, judge)
     run.plan(keep_old, retrain, executor_kind)
     while run.incomplete() or run.resolve():
@@ -102,6 +110,7 @@ def sweep(
             missing=sum(state.remaining().trials for state in run.states),
             data_files=data_files(experiment.combinations, experiment.base),
             grows_to=grows_to,
+            callbacks=callbacks,
             over=lambda: bool(stop),
         )
         with executor_kind(address, context) as executor:
@@ -156,34 +165,57 @@ class _Sweep:
                 techniques; nothing has been written then.
         """
         self.report("planning the studies")
-        plans = planned(self.experiment)
+        studies = planned(self.experiment)
         check_device(self.experiment, self.experiment.combinations, executor.expected_device())
-        layouts = [study.layout for study in plans.studies]
+        layouts = [each.study.layout for each in studies]
         self.report(f"reading {self.location.root}")
         if not self.location.files("studies", ".parquet"):
             executor.check(layouts)  # before the folder is made
         self.store = Store(self.location)
         self.since = self.store.next_revision("trials") - 1
         end_orphans(self.store, self.note)
-        change = None if retrain else changed(self.store, plans.plans, plans.rows)
+        change = None if retrain else changed(self.store, studies)
         if change is not None and not keep_old:
             raise refuse_changed(change, self.experiment.workload)
         self.source = None if change is None else change.version
         self.steps = self._recorded_steps()
         if change is not None or self.steps:
-            plans = planned(self.experiment, self.source, self.steps)
-        if plans.new_rows(self.store):
+            studies = planned(self.experiment, self.source, self.steps)
+        if new_rows(self.store, studies):
             executor.check(layouts)
-        self._take(plans)
+        self._take(studies)
 
-    def _take(self, plans: Planned) -> None:
+    def _take(self, every: Sequence[Planned]) -> None:
         """Record the studies, and take in what is recorded of them."""
-        self.store.add_studies(plans.new_rows(self.store))
-        if renamed := amend.rename(self.store, plans.studies):
+        studies = [each.study for each in every]
+        self.store.add_studies(new_rows(self.store, every))
+        if renamed := amend.rename(self.store, studies):
             how = f"{agreeing(renamed, 'are')} recorded under the new name"
             self.note(f"{count(renamed, 'trial')} {how} of an optimizer or a schedule.")
+        self.passed_over = snapshots.passed_over(self.store, studies)
+        if number := len(self.passed_over):
+            hung = f"{count(number, 'trial')} that hung in code that cannot be interrupted"
+            end = "not tried again before the sweep is complete"
+            self.note(f"{hung} {agreeing(number, 'are')} {end}.")
+        recorded = self._read_recorded(studies)
+        self.of_other_targets = recorded.others
         before = {state.study.id for state in self.states}
-        self._read_states(plans)
+        self.waiting = [each.plan for each in every if each.plan.waits]
+        self.states = [
+            StudyState(
+                plan=each.plan,
+                columns=each.columns,
+                label=each.label,
+                records=recorded.records[each.study.id],
+                pack_seconds=recorded.pack_seconds.get(each.study.id, {}),
+                engine=recorded.engines.get(each.study.id),
+                searches=recorded.searches[each.study.id],
+                edges=lambda state: sides(state, self.judge, self.store) if self.judge else (),
+                on_enlarged=partial(self._enlarged, each.row),
+            )
+            for each in every
+            if not each.plan.waits
+        ]
         for state in self.states:
             if state.study.id not in before:
                 self.observer(state.planned())
@@ -207,36 +239,12 @@ class _Sweep:
         self._take(planned(self.experiment, self.source, self.steps))
         return True
 
-    def _read_states(self, plans: Planned) -> None:
-        self.passed_over = snapshots.passed_over(self.store, plans.studies)
-        if number := len(self.passed_over):
-            hung = f"{count(number, 'trial')} that hung in code that cannot be interrupted"
-            end = "not tried again before the sweep is complete"
-            self.note(f"{hung} {agreeing(number, 'are')} {end}.")
-        recorded = self._read_recorded(plans.studies)
-        self.of_other_targets = recorded.others
-        self.rows = {row["study"]: row for row in plans.rows}
-        self.waiting = [plan for plan in plans.plans if plan.waits]
-        self.states = [
-            StudyState(
-                plan=plan,
-                columns=columns,
-                label=label,
-                records=dict(recorded.records[plan.study.id]),
-                pack_seconds=dict(recorded.pack_seconds.get(plan.study.id, {})),
-                engine=recorded.engines.get(plan.study.id),
-                searches=dict(recorded.searches[plan.study.id]),
-                edges=lambda state: sides(state, self.judge, self.store) if self.judge else (),
-                on_enlarged=self._enlarged,
-            )
-            for plan, columns, label in zip(plans.plans, plans.columns, plans.labels, strict=True)
-            if not plan.waits
-        ]
-
     def _read_recorded(self, studies: Sequence[Study]) -> Recorded:
         return read_recorded(self.store, studies, self.since, self.passed_over)
 
-    def _enlarged(self, state: StudyState, where: Sequence[Side]) -> None:
+    def _enlarged(
+        self, planned_row: Mapping[str, Any], state: StudyState, where: Sequence[Side]
+    ) -> None:
         """Record the enlarged space in the study's row."""
         space = json_text(dict(state.search_space))
         added = [[trial.id for trial in block.trials] for block in state.blocks]
@@ -246,7 +254,7 @@ class _Sweep:
             known = json.loads(text) if isinstance(text, str) else []
             if known[: len(added)] == added and (known != added or last["search_space"] == space):
                 return  # an earlier run has recorded it, or further ones too
-        row = {**self.rows[state.study.id], "search_space": space, "enlargements": added}
+        row = {**planned_row, "search_space": space, "enlargements": added}
         self.store.add_studies([row])
         ends = " and ".join(f"{name} at its {_END[side]} end" for name, side in where)
         more = count(len(added[-1]), "more trial")

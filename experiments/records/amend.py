@@ -210,7 +210,8 @@ def of_other_searches(state: StudyState) -> int:
     others = [trial for trial in state.records if trial not in state]
     if not others:
         return 0
-    drawn = {trial.id for trial, _ in state.recorded()} | {t.id for t in state.foreseen()}
+    foreseen = state.plan.trials(0, state.plan.max_rows)
+    drawn = {trial.id for trial, _ in state.recorded()} | {trial.id for trial in foreseen}
     return sum(
         trial not in drawn and state.study.search_id not in state.searches_of(trial)
         for trial in others

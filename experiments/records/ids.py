@@ -5,7 +5,7 @@ Of packaged workloads alone: another's code would have to be run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pandas as pd
 
@@ -34,15 +34,8 @@ def wrong_ids(results: Results) -> tuple[list[Defect], list[str]]:
         except (ExperimentError, WorkloadError) as error:
             unchecked.append(f"{name}: ids are not checked: {error}")
             continue
-        wrong = sorted(set(rows["study"]) - plans.keys())
-        if wrong:
-            defects.append(
-                Defect(
-                    what=f"{name}: {count(len(wrong), 'study')} ({wrong[0]} …) whose id does not "
-                    "follow from the experiment",
-                    do=_DO,
-                )
-            )
+        wrong = set(rows["study"]) - plans.keys()
+        defects += _defects(str(name), "study", wrong, "experiment")
         of_search = trials[trials["study"].isin(plans.keys()) & trials["role"].eq("search")]
         odd = [
             trial
@@ -52,15 +45,16 @@ def wrong_ids(results: Results) -> tuple[list[Defect], list[str]]:
             if not (enlarged == enlarged and enlarged)
             and _other(plans[study], trial, index, search, seed)
         ]
-        if odd:
-            defects.append(
-                Defect(
-                    what=f"{name}: {count(len(odd), 'trial')} ({min(odd)} …) whose id does not "
-                    "follow from the row of the search's table",
-                    do=_DO,
-                )
-            )
+        defects += _defects(str(name), "trial", odd, "row of the search's table")
     return defects, unchecked
+
+
+def _defects(name: str, noun: str, ids: Collection[str], origin: str) -> list[Defect]:
+    """That these ids of an experiment do not follow from what they come from; none without any."""
+    if not ids:
+        return []
+    what = f"{name}: {count(len(ids), noun)} ({min(ids)} …) whose id does not follow from the "
+    return [Defect(what=what + origin, do=_DO)]
 
 
 def _plans(text: str, name: str, version: str, rows: pd.DataFrame) -> Mapping[str, StudyPlan]:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from experiments.errors import ExperimentError
 from experiments.plan import Study
-from experiments.records.recorded import measurements
+from experiments.records.recorded import best_values
 from results.counts import agreeing, count
 from results.store import Store
-from results.targets.retarget import metric as values_of
 from results.targets.target import Target
 
 _LISTED = 8
@@ -74,10 +73,7 @@ def no_target(store: Store, studies: Sequence[Study], labels: Mapping[str, str])
     target = studies[0].targets[-1]
     ids = {study.id for study in studies}
     rows = store.trials(columns=["study", "trial"])
-    measured = measurements(store, target.metric, rows["trial"][rows["study"].isin(ids)])
-    values = values_of(measured, target.metric).groupby(measured["study"])
-    best = values.min() if target.lower_is_better else values.max()
+    best = best_values(store, target, rows["trial"][rows["study"].isin(ids)], by="study")
     return NoTarget(
-        target=target,
-        best={labels[str(study)]: float(value) for study, value in best.dropna().items()},
+        target=target, best={labels[str(study)]: float(value) for study, value in best.items()}
     )

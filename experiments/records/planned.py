@@ -18,33 +18,25 @@ from results.store import Store
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """The studies of an experiment; all sequences are in its order."""
+    """A study of an experiment."""
 
-    plans: Sequence[StudyPlan]
-    columns: Sequence[Mapping[str, Any]]
-    """The columns that each study's row and its trials' rows share."""
-    rows: Sequence[Mapping[str, Any]]
-    """Rows of the studies table."""
-    labels: Sequence[str]
-    """A label that distinguishes each study from the others."""
+    plan: StudyPlan
+    columns: Mapping[str, Any]
+    """The columns that its row and its trials' rows share."""
+    row: Mapping[str, Any]
+    """Its row of the studies table."""
+    label: str
+    """What distinguishes it from the other studies: ``adam, width 64, batch 32``."""
 
     @property
-    def studies(self) -> list[Study]:
-        return [plan.study for plan in self.plans]
-
-    def new_rows(self, store: Store) -> list[Mapping[str, Any]]:
-        """The rows that the store does not hold in this form: the last row of a study names its
-        present search."""
-        before = store.studies(self.studies[0].experiment)
-        names = ["study", "search_id", "experiment_yaml"]
-        have = set(before[names].itertuples(index=False, name=None))
-        return [row for row in self.rows if tuple(row[name] for name in names) not in have]
+    def study(self) -> Study:
+        return self.plan.study
 
 
 def planned(
     experiment: Experiment, source: str | None = None, known: Mapping[str, int] | None = None
-) -> Planned:
-    """Plan an experiment.
+) -> list[Planned]:
+    """Plan an experiment: its studies, in its order.
 
     Args:
         source: hash of earlier code of the workload to go by (``Experiment.plans``).
@@ -53,34 +45,48 @@ def planned(
     plans = experiment.plans(source, (known or {}).get)
     text = f"{PART}\n{experiment.to_yaml()}" if experiment.part else experiment.to_yaml()
     commit = git_commit(experiment.base or None)
-    columns, rows = [], []
-    for plan in plans:
-        study, ref = plan.study, plan.study.workload
-        shared = study_columns(study, workloads.load(ref.spec, ref.fields, ref.base))
-        version = plan.identity["workload"]
-        shared["workload_version"] = version.get("source") or version.get("version")
-        columns.append({**shared, "commit": commit})
-        rows.append(
-            {
+    every = [_shared(plan) for plan in plans]
+    return [
+        Planned(
+            plan=plan,
+            columns={**shared, "commit": commit},
+            row={
                 **shared,
-                "targets": [str(target) for target in study.targets],
+                "targets": [str(target) for target in plan.study.targets],
                 "search_space": plan.search_space,
-                "search_id": study.search_id,
-                "search_seed": study.search_seed,
+                "search_id": plan.study.search_id,
+                "search_seed": plan.study.search_seed,
                 "dimensions": len(plan.space),
-                "repeats": study.repeats or None,
+                "repeats": plan.study.repeats or None,
                 "baseline": list(plan.baseline) or None,
                 "budget": str(experiment.budget),
-                "engine": study.engine,
-                "layout": layout_columns(study.layout),
+                "engine": plan.study.engine,
+                "layout": layout_columns(plan.study.layout),
                 "experiment_yaml": text,
-            }
+            },
+            label=label,
         )
-    return Planned(plans=plans, columns=columns, rows=rows, labels=_labels(columns))
+        for plan, shared, label in zip(plans, every, _labels(every), strict=True)
+    ]
+
+
+def new_rows(store: Store, studies: Sequence[Planned]) -> list[Mapping[str, Any]]:
+    """The rows that the store does not hold in this form: the last row of a study names its present
+    search."""
+    before = store.studies(studies[0].study.experiment)
+    names = ["study", "search_id", "experiment_yaml"]
+    have = set(before[names].itertuples(index=False, name=None))
+    return [each.row for each in studies if tuple(each.row[name] for name in names) not in have]
+
+
+def _shared(plan: StudyPlan) -> dict[str, Any]:
+    ref, version = plan.study.workload, plan.identity["workload"]
+    columns = study_columns(plan.study, workloads.load(ref.spec, ref.fields, ref.base))
+    return {**columns, "workload_version": version.get("source") or version.get("version")}
 
 
 def _labels(columns: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The optimizer, whatever else differs, and the batch size: ``adam, width 64, batch 32``."""
+    """The optimizer, whatever else differs, and the batch size."""
     flat = [{**row["technique"], **row["fields"], "schedule": row["schedule"]} for row in columns]
     names = list(dict.fromkeys(name for row in flat for name in row))
     differ = [n for n in names if len({json_text([row.get(n)]) for row in flat}) > 1]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from experiments.config.study_plan import StudyPlan
 from experiments.errors import ExperimentError
 from experiments.identity import study_id
 from experiments.plan import Study
+from experiments.records.present_targets import at_present_targets
 from experiments.scheduling.rounds import Record, pack_seconds
 from results.counts import agreeing, count
 from results.optimizers import class_name
@@ -23,7 +23,11 @@ from results.schema import METRIC_COLUMNS, json_text
 from results.searches import rows_of
 from results.storage.rows import by_age
 from results.store import Store
-from results.targets.retarget import measured_steps
+from results.targets.retarget import metric
+from results.targets.target import Target
+
+if TYPE_CHECKING:
+    from experiments.records.planned import Planned
 
 _COLUMNS = [
     *("study", "trial", "status", "stop_reason", "steps_run"),
@@ -37,13 +41,13 @@ _COLUMNS = [
 class Recorded:
     """The records of each study by trial, and the engine that trained it."""
 
-    records: Mapping[str, Mapping[str, Record]]
+    records: dict[str, dict[str, Record]]
     engines: Mapping[str, str]
     others: frozenset[str]
     """Trials that were recorded with another target."""
-    pack_seconds: Mapping[str, Mapping[str, float]]
+    pack_seconds: dict[str, dict[str, float]]
     """By study and pack: seconds of a worker."""
-    searches: Mapping[str, Mapping[str, Mapping[str, int]]]
+    searches: dict[str, dict[str, Mapping[str, int]]]
     """By study and trial, of those that are not of the study's present search alone: the searches
     that they belong to, and their rows there. Those written before searches had an id belong to
     ``""``."""
@@ -54,40 +58,31 @@ def read_recorded(
 ) -> Recorded:
     """Read the recorded trials of ``studies``, in terms of their present target.
 
-    A trial that was recorded with another target is looked up in its measurements.
-
     Args:
         since: the greatest revision when this run began: errors up to it are tried again.
         passed_over: trials whose errors are not.
     """
     by_id = {study.id: study for study in studies}
     rows = store.trials(columns=_COLUMNS)
-    rows = rows[rows["study"].isin(by_id.keys())]
+    targets = {name: study.targets[-1] for name, study in by_id.items()}
+    rows = at_present_targets(
+        rows[rows["study"].isin(by_id.keys())], targets, lambda: open_results(store.location)
+    )
     records: dict[str, dict[str, Record]] = {name: {} for name in by_id}
-    others: set[str] = set()
-    for name, group in rows.groupby("study", sort=False):
-        target = by_id[str(name)].targets[-1]
-        same = (group["target_metric"] == target.metric) & (group["target_value"] == target.value)
-        steps = group["steps_to_target"]
-        if not same.all():
-            moved = group["trial"][~same]
-            others.update(moved)
-            retargeted = measured_steps(open_results(store.location), moved, target)
-            steps = steps.where(same, group["trial"].map(retargeted["steps_to_target"]))
-        # A column at a time: of a hundred thousand trials a mapping each takes long.
-        cells = (group[column].tolist() for column in _OF_RECORDS)
-        recent = ((group["revision"] > since) | group["trial"].isin(passed_over)).tolist()
-        for trial, status, reason, run, steps_run, hit, fresh in zip(
-            *cells, steps.tolist(), recent, strict=True
-        ):
-            records[str(name)][trial] = Record(
-                status=status,
-                stop_reason=reason,
-                steps_run=int(steps_run),
-                steps_to_target=None if hit != hit else int(hit),
-                fresh=fresh,
-                run=run,
-            )
+    # A column at a time: of a hundred thousand trials a mapping each takes long.
+    cells = (rows[column].tolist() for column in _OF_RECORDS)
+    recent = ((rows["revision"] > since) | rows["trial"].isin(passed_over)).tolist()
+    for study, trial, status, reason, run, steps_run, hit, fresh in zip(
+        *cells, recent, strict=True
+    ):
+        records[study][trial] = Record(
+            status=status,
+            stop_reason=reason,
+            steps_run=int(steps_run),
+            steps_to_target=None if hit != hit else int(hit),
+            fresh=fresh,
+            run=run,
+        )
     searches: dict[str, dict[str, Mapping[str, int]]] = {name: {} for name in by_id}
     present = rows["study"].map({name: study.search_id for name, study in by_id.items()})
     seeds = rows["study"].map({name: study.search_seed for name, study in by_id.items()})
@@ -107,23 +102,26 @@ def read_recorded(
     return Recorded(
         records=records,
         engines=dict(zip(engines["study"], engines["engine"], strict=True)),
-        others=frozenset(others),
+        others=frozenset(rows["trial"][rows["moved"]]),
         pack_seconds=pack_seconds(rows),
         searches=searches,
     )
 
 
 _OF_SEARCHES = ("study", "trial", "index", "search_id", "other_searches")
-_OF_RECORDS = ("trial", "status", "stop_reason", "run", "steps_run")
+_OF_RECORDS = ("study", "trial", "status", "stop_reason", "run", "steps_run", "steps_to_target")
 
 
-def measurements(store: Store, metric: str, trials: Iterable[str]) -> pd.DataFrame:
-    """Study, trial, step and a metric of all live measurements of some trials that are of the whole
-    split: the least of means over parts of it would be one of luck."""
-    column = metric if metric in METRIC_COLUMNS else "metrics"
-    columns = ["study", "trial", "step", column, "interval_metric"]
-    rows = of_trials(store, trials).read_measurements(columns)
-    return rows[rows["interval_metric"].isna()]
+def best_values(
+    store: Store, target: Target, trials: Iterable[str], by: Literal["study", "trial"]
+) -> pd.Series:
+    """The best value of the target's metric in some trials, by trial or by study, of evaluations of
+    the whole split: the best of means over parts of it would be one of luck."""
+    column = target.metric if target.metric in METRIC_COLUMNS else "metrics"
+    rows = of_trials(store, trials).read_measurements([by, column, "interval_metric"])
+    rows = rows[rows["interval_metric"].isna()]
+    values = metric(rows, target.metric).groupby(rows[by])
+    return (values.min() if target.lower_is_better else values.max()).dropna()
 
 
 def of_trials(store: Store, trials: Iterable[str]) -> Results:
@@ -143,50 +141,35 @@ class Changed:
     studies: int
 
 
-def changed(
-    store: Store, plans: Sequence[StudyPlan], rows: Sequence[Mapping[str, object]]
-) -> Changed | None:
-    """Whether recorded studies differ from planned ones in the workload's code alone.
-
-    Args:
-        rows: the planned studies' rows, in the order of ``plans``.
-    """
+def changed(store: Store, studies: Sequence[Planned]) -> Changed | None:
+    """Whether recorded studies differ from planned ones in the workload's code alone."""
     before = store.studies()
     recorded = set(before["study"])
     versions: dict[tuple[object, ...], tuple[str, str]] = {}
     by_id: dict[str, tuple[str, str]] = {}
-    for row in _dicts(by_age(before)):
+    for row in by_age(before).to_dict("records"):
         study = (str(row["workload_version"]), str(row["study"]))
-        versions[description(row)] = by_id[study[1]] = study
+        versions[description({str(name): value for name, value in row.items()})] = study
+        by_id[study[1]] = study
     hashes = dict.fromkeys(version for version, _ in by_id.values())
     touched, version = set(), ""
-    for plan, planned in zip(plans, rows, strict=True):
-        if "source" not in plan.identity["workload"]:
+    for each in studies:
+        identity = each.plan.identity
+        workload = identity["workload"]
+        if "source" not in workload:
             continue
         # If the optimizer had another name: the study that this one was with the earlier code.
-        earlier = [by_id[name] for name in _earlier(plan, hashes) if name in by_id]
-        old = versions.get(description(planned), earlier[-1] if earlier else None)
-        new = plan.study.id not in recorded
-        if new and old and old[0] != planned["workload_version"]:
+        before_it = ({**identity, "workload": {**workload, "source": code}} for code in hashes)
+        earlier = [by_id[name] for name in map(study_id, before_it) if name in by_id]
+        old = versions.get(description(each.row), earlier[-1] if earlier else None)
+        new = each.study.id not in recorded
+        if new and old and old[0] != each.row["workload_version"]:
             version = old[0]
             touched.add(old[1])
     if not touched:
         return None
     trials = store.trials(columns=["study"])["study"].isin(touched).sum()
     return Changed(version=version, trials=int(trials), studies=len(touched))
-
-
-def _earlier(plan: StudyPlan, sources: Iterable[str]) -> list[str]:
-    """The ids that a study has with the workload's code of these hashes."""
-    workload = plan.identity["workload"]
-    return [
-        study_id({**plan.identity, "workload": {**workload, "source": source}})
-        for source in sources
-    ]
-
-
-def _dicts(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(k): v for k, v in row.items()} for row in frame.to_dict("records")]
 
 
 def description(row: Mapping[str, object]) -> tuple[object, ...]:

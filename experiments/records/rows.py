@@ -42,18 +42,13 @@ def study_columns(study: Study, workload: Workload) -> dict[str, Any]:
         "tokens_per_example": workload.tokens_per_example,
         "fields": workload.fields_of_identity(stated=study.workload.fields),
         "trials_wanted": study.trials,
-        "batch_sizes": _phases(study),
+        "batch_sizes": study.ramp
+        and {
+            "starts": list(study.ramp.starts),
+            "sizes": list(study.ramp.sizes),
+            "schedule_steps": study.schedule_steps,
+        },
         **{name: getattr(study, name) for name in _OF_THE_STUDY},
-    }
-
-
-def _phases(study: Study) -> dict[str, Any] | None:
-    if study.ramp is None:
-        return None
-    return {
-        "starts": list(study.ramp.starts),
-        "sizes": list(study.ramp.sizes),
-        "schedule_steps": study.schedule_steps,
     }
 
 

@@ -55,8 +55,7 @@ def resumable(store: Store, studies: Sequence[Study]) -> list[SnapshotHeader]:
     settings = {study.id: settings_hash(study) for study in studies}
     headers = []
     for pack in checkpoints.list():
-        data = checkpoints.load(pack)
-        snapshot = unpack_snapshot(data) if data is not None else None
+        snapshot = unpack_snapshot(checkpoints.load(pack))
         # A header that names another pack than its file could have that one deleted.
         if snapshot is None or snapshot[0].pack != pack or snapshot[0].study not in settings:
             continue
@@ -97,8 +96,7 @@ def divide(
     Trials that are in no group, as those that have ended, are left out. Returns the new headers;
     none where there is no snapshot of that pack.
     """
-    data = checkpoints.load(pack)
-    snapshot = unpack_snapshot(data) if data is not None else None
+    snapshot = unpack_snapshot(checkpoints.load(pack))
     if snapshot is None or snapshot[0].trials != tuple(trials[: len(snapshot[0].trials)]):
         return []
     header, body = snapshot
@@ -155,9 +153,9 @@ def pack_snapshot(header: SnapshotHeader, body: bytes) -> bytes:
     return json.dumps({"format": FORMAT, **to_fields(header)}).encode() + b"\n" + body
 
 
-def unpack_snapshot(data: bytes) -> tuple[SnapshotHeader, bytes] | None:
-    """The header and the body; ``None`` if it is not a snapshot of this format."""
-    line, _, body = data.partition(b"\n")
+def unpack_snapshot(data: bytes | None) -> tuple[SnapshotHeader, bytes] | None:
+    """The header and the body; ``None`` if it is not a snapshot of this format, or none at all."""
+    line, _, body = (data or b"").partition(b"\n")
     try:
         content = json.loads(line)
     except (ValueError, RecursionError):
@@ -182,11 +180,10 @@ def decode_body(data: bytes) -> tuple[bytes, dict[str, list[Measurement]]]:
     Raises:
         MalformedError: ``encode_body`` did not write it.
     """
-    content = _mapping(decode(data), "training", "points")
-    training, points = content["training"], content["points"]
-    if type(training) is not bytes or type(points) is not dict:
-        raise MalformedError("not the body of a snapshot")
-    return training, {_text(trial): _points(each) for trial, each in points.items()}
+    training, points = _values(data, training=bytes, points=dict)
+    if any(type(trial) is not str for trial in points):
+        raise MalformedError("not the ids of trials")
+    return training, {trial: _points(each) for trial, each in points.items()}
 
 
 def encode_trial(
@@ -202,29 +199,23 @@ def decode_trial(data: bytes, settings: str, engine: str) -> tuple[bytes, list[M
     """The trainer's part and the measurements; ``None`` if it is not such a trial, or is of other
     settings or another engine."""
     try:
-        content = _mapping(decode(data), "settings", "engine", "training", "points")
-        points = _points(content["points"])
+        *origin, training, points = _values(
+            data, settings=str, engine=str, training=bytes, points=list
+        )
+        return (training, _points(points)) if origin == [settings, engine] else None
     except MalformedError:
         return None
-    if (content["settings"], content["engine"]) != (settings, engine):
-        return None
-    training = content["training"]
-    return (training, points) if type(training) is bytes else None
 
 
-def _mapping(content: Any, *keys: str) -> dict[str, Any]:
-    if type(content) is not dict or content.keys() != set(keys):
-        raise MalformedError(f"not {', '.join(keys)}")
-    return content
+def _values(data: bytes, **kinds: type) -> list[Any]:
+    """The values of a mapping of these keys, each of exactly that type."""
+    content = decode(data)
+    if type(content) is not dict or {key: type(each) for key, each in content.items()} != kinds:
+        raise MalformedError(f"not {', '.join(kinds)}")
+    return [content[key] for key in kinds]
 
 
 def _points(content: Any) -> list[Measurement]:
     if type(content) is not list:
         raise MalformedError("not measurements")
     return [from_fields(Measurement, each) for each in content]
-
-
-def _text(content: Any) -> str:
-    if type(content) is not str:
-        raise MalformedError("not the id of a trial")
-    return content

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-from experiments.records.recorded import measurements
+from experiments.records.recorded import best_values
 from experiments.scheduling import rounds
 from experiments.scheduling.study_state import Side, StudyState
 from results.counts import count
 from results.store import Store
-from results.targets.retarget import metric as values_of
 
 _LISTED = 6
 _FURTHEST = 3
@@ -60,8 +59,7 @@ def edges(state: StudyState, judge: Judge, store: Store) -> list[Edge]:
     return list(judge.edge(state.search_space, values[0], values[1:], budget_steps=budget))
 
 
-def sentence(state: StudyState, edges: Sequence[Edge]) -> str:
-    """The edges in a sentence, for people."""
+def _sentence(state: StudyState, edges: Sequence[Edge]) -> str:
     where = " and ".join(str(edge) for edge in edges)
     if any(edge.verdict == "edge" for edge in edges):
         return f"{state.label}: the optimum sits on the edge of its search space, {where}."
@@ -70,8 +68,8 @@ def sentence(state: StudyState, edges: Sequence[Edge]) -> str:
 
 def notes(states: Sequence[StudyState], judge: Judge, store: Store) -> list[str]:
     """A sentence for each of the first studies whose optimum lies on an edge, and how many more."""
-    at_edges = [(state, edges(state, judge, store)) for state in states if state.hits()]
-    every = [sentence(state, at) for state, at in at_edges if at]
+    reached = (state for state in states if state.hits())
+    every = [_sentence(state, at) for state in reached if (at := edges(state, judge, store))]
     more = len(every) - _LISTED
     rest = [f"{count(more, 'more study', 'have')} an optimum at an edge."] if more > 0 else []
     return [*every[:_LISTED], *rest]
@@ -100,8 +98,6 @@ def _near_best(state: StudyState, judge: Judge) -> Sequence[Mapping[str, Any]]:
 def _furthest(state: StudyState, store: Store) -> Sequence[Mapping[str, Any]]:
     trials = {trial.id: trial for trial in state.drawn()}
     target = state.study.targets[-1]
-    measured = measurements(store, target.metric, trials)
-    values = values_of(measured, target.metric).groupby(measured["trial"], sort=True)
-    best = (values.min() if target.lower_is_better else -values.max()).dropna()
-    names = best.sort_values(kind="stable").index[:_FURTHEST]
-    return [trials[str(name)].metaparameters for name in names]
+    best = best_values(store, target, trials, by="trial")
+    ranked = best.sort_values(ascending=target.lower_is_better, kind="stable")
+    return [trials[str(name)].metaparameters for name in ranked.index[:_FURTHEST]]

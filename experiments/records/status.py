@@ -7,6 +7,7 @@ nor the machine that trains is needed.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ import pandas as pd
 
 from experiments.plan import REPEATS_FROM
 from experiments.records.baselines import UNREACHED, WAITS
+from experiments.records.present_targets import at_present_targets
 from experiments.scheduling import rounds
 from experiments.scheduling.rounds import Counts, Record, Remaining
 from experiments.search import METHODS, max_rows
@@ -27,7 +29,6 @@ from results.reader import open as open_results
 from results.run_state.claims import Claims
 from results.searches import belongs, current, rows_of
 from results.storage.location import Location
-from results.targets.retarget import measured_steps
 from results.targets.target import Target
 
 _COLUMNS = [
@@ -120,45 +121,41 @@ def status(source: str | Path | Location | Results) -> Status:
     run = source if isinstance(source, Results) else open_results(source)
     planned = run.studies.drop_duplicates(["experiment", "study"], keep="last")
     planned = planned[planned["experiment_yaml"].notna() & planned["trials_wanted"].notna()]
-    is_current = current(planned)
-    trials = _at_present_targets(run, planned)
+    rows = [dict(row) for _, row in planned.iterrows()]
+    named = [(row["study"], row["targets"]) for row in rows if isinstance(row["targets"], str)]
+    goals = {study: json.loads(text) for study, text in named}
+    targets = {study: Target.parse(texts[-1]) for study, texts in goals.items() if texts}
+    trials = at_present_targets(run.trials[_COLUMNS], targets, lambda: run)
     claims = [] if run.location is None else Claims(run.location).live()
     claims = [claim for claim in claims if claim["info"].get("study")]
-    running: dict[str, int] = {}
+    running: Counter[str] = Counter()
     for claim in claims:
-        study = claim["info"].get("study")
-        running[study] = running.get(study, 0) + len(claim["trials"])
+        running[claim["info"]["study"]] += len(claim["trials"])
     by_study = dict(tuple(trials.groupby("study")))
-    costs = rounds.pack_seconds(trials)
     every: dict[tuple[str, str], dict[str, Any]] = {}
-    for (_, row), current_study in zip(planned.iterrows(), is_current, strict=True):
+    for row, is_current in zip(rows, current(planned), strict=True):
         study = row["study"]
         of_study = by_study.get(study, trials.iloc[:0])
-        counts = _study(dict(row), of_study, running.get(study, 0), planned=bool(current_study))
+        counts = _study(row, of_study, running[study], planned=bool(is_current))
         every[row["experiment"], study] = counts
-    rows, per_study = [], []
-    for (_, row), counts in zip(planned.iterrows(), every.values(), strict=True):
-        study = row["study"]
-        if counts["wanted"] and (waits := _waits(dict(row), every)):
+    costs = rounds.pack_seconds(trials)
+    remaining = []
+    for row, counts in zip(rows, every.values(), strict=True):
+        if counts["wanted"] and (waits := _waits(row, every)):
             counts["waits"] = waits
             if waits == UNREACHED:
                 counts |= {"wanted": 0, "left": 0}
-        # Rows of older versions and other writers may lack the budget.
-        sizes = (row["budget_steps"], row["batch_size"])
-        cost = None if any(map(pd.isna, sizes)) else trial_cost(dict(row))
-        packs = costs.get(study, {})
-        remaining = Remaining.of(counts["left"], counts["feasible"], packs, cost)
-        per_study.append(remaining)
-        rows.append({**counts, "trial_seconds": remaining.seconds_per_trial})
-    types = {"trial_seconds": float, "waits": object}
-    studies = pd.DataFrame(rows, columns=_STUDY_COLUMNS).astype(types)
-    lower = dict(zip(planned["study"], planned["targets"].str.contains("<"), strict=True))
-    live = pd.DataFrame([_pack(claim, lower) for claim in claims], columns=_PACK_COLUMNS)
+        packs, cost = costs.get(row["study"], {}), trial_cost(row)
+        lacking = Remaining.of(counts["left"], counts["feasible"], packs, cost)
+        counts["trial_seconds"] = lacking.seconds_per_trial
+        remaining.append(lacking)
+    studies = pd.DataFrame([*every.values()], columns=_STUDY_COLUMNS)
+    live = pd.DataFrame([_pack(claim, targets) for claim in claims], columns=_PACK_COLUMNS)
     return Status(
-        studies=studies,
+        studies=studies.astype({"trial_seconds": float, "waits": object}),
         packs=live.astype({"step": "Int64"}),
-        work_seconds=rounds.worker_seconds(per_study),
-        seconds=rounds.seconds_left(per_study, len(claims)),
+        work_seconds=rounds.worker_seconds(remaining),
+        seconds=rounds.seconds_left(remaining, len(claims)),
         evaluation_share=rounds.evaluation_share(trials),
         failures=tuple(failures(trials)),
     )
@@ -183,29 +180,14 @@ def _waits(
     return UNREACHED if complete and not all(c["reached"] for c in baseline) else WAITS
 
 
-def trial_cost(row: Mapping[str, Any]) -> float:
-    """The cost of a study's longest trial, by the mean batch size where that grows."""
+def trial_cost(row: Mapping[str, Any]) -> float | None:
+    """The cost of a study's longest trial, by the mean batch size where that grows; ``None`` where
+    a row of an older version or of another writer lacks the budget."""
+    if pd.isna(row["budget_steps"]) or pd.isna(row["batch_size"]):
+        return None
     steps, size = int(row["budget_steps"]), int(row["batch_size"])
     phases = BatchPhases.of(row.get("batch_sizes"))
     return rounds.trial_cost(steps, phases.mean_size(steps) if phases else size)
-
-
-def _at_present_targets(run: Results, planned: pd.DataFrame) -> pd.DataFrame:
-    """The trials with their steps to the target that their study has now."""
-    trials = run.trials[_COLUMNS]
-    named = planned.dropna(subset=["targets"])
-    goals = dict(zip(named["study"], (json.loads(text) for text in named["targets"]), strict=True))
-    targets = {study: Target.parse(texts[-1]) for study, texts in goals.items() if texts}
-    of_study = trials["study"].map(targets)
-    moved = trials["target_metric"].notna() & of_study.notna()
-    moved &= of_study.map(lambda t: t.metric, na_action="ignore").ne(trials["target_metric"]) | (
-        of_study.map(lambda t: t.value, na_action="ignore").ne(trials["target_value"])
-    )
-    steps = trials["steps_to_target"].astype(float)
-    for target, rows in trials[moved].groupby(of_study[moved]):
-        measured = measured_steps(run, rows["trial"], target)["steps_to_target"]
-        steps.loc[rows.index] = rows["trial"].map(measured)
-    return trials.assign(steps_to_target=steps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,11 +289,11 @@ def _study(
     }
 
 
-def _pack(claim: Mapping[str, Any], lower: Mapping[str, bool]) -> dict[str, Any]:
+def _pack(claim: Mapping[str, Any], targets: Mapping[str, Target]) -> dict[str, Any]:
     progress = claim["progress"].values()
     values = [value for _, value in progress if value is not None]
-    study = claim["info"].get("study")
-    best = min if lower.get(study, True) else max
+    study = claim["info"]["study"]
+    best = max if study in targets and not targets[study].lower_is_better else min
     return {
         "pack": claim["pack"],
         "experiment": claim["info"].get("experiment"),

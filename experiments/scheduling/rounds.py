@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FIRST_ROUND = 16
+_SECONDS = ["train_seconds", "evaluation_seconds", "other_seconds"]
 T = TypeVar("T")
 
 
@@ -88,16 +89,11 @@ def goals(trials: int) -> tuple[int, ...]:
     return (*steps, trials)
 
 
-def cutoff(steps_to_target: Iterable[int | None], keep: int | None) -> int | None:
-    """X(r), the ``keep``-th smallest steps to target; ``None`` when fewer trials have reached it.
+def cutoff(hits: Sequence[int], keep: int | None) -> int | None:
+    """X(r), the ``keep``-th of steps to target in ascending order; ``None`` when there are fewer.
 
     A trial that has run so far without a hit is neither among the ``keep`` smallest nor a tie.
     """
-    return least(sorted(steps for steps in steps_to_target if steps is not None), keep)
-
-
-def least(hits: Sequence[int], keep: int | None) -> int | None:
-    """``cutoff`` of ``hits`` in ascending order."""
     return hits[keep - 1] if keep is not None and len(hits) >= keep else None
 
 
@@ -120,23 +116,6 @@ def settled(study: Wanted, record: Record | None, dominated_at: int | None) -> b
     if record.steps_to_target is not None:
         return True
     return dominated_at is not None and record.steps_run >= dominated_at
-
-
-def feasible(records: Sequence[Record | None], dominated_at: int | None) -> int:
-    """How many of the first rows of a study count towards its ``trials``.
-
-    A trial that diverged after the rows' ``cutoff`` counts: under dominated stopping it may as well
-    have been cut off there, and whether it was must not change which rows are drawn. A failed
-    trial counts, so that a broken workload is not drawn four times over.
-    """
-    lost = sum(
-        1
-        for record in records
-        if record
-        and record.status == "INFEASIBLE"
-        and (dominated_at is None or record.steps_run <= dominated_at)
-    )
-    return len(records) - lost
 
 
 def wave(
@@ -197,7 +176,7 @@ def counts(
         for row, record in held.items()
         if record.steps_to_target is not None
     ]
-    limit = cutoff((steps for steps, _ in hits), study.keep)
+    limit = cutoff(sorted(steps for steps, _ in hits), study.keep)
     wanted = study.trials + extensions
     left = len(missing) + sum(not settled(study, _ended(held.get(row)), limit) for row in added)
     records = [*held.values()]
@@ -270,13 +249,18 @@ class _Drawn(Generic[T]):
         return tuple(row for row, record in rows if not settled(study, record, limit))
 
     def feasible(self, keep: int | None) -> int:
-        """See ``feasible``."""
+        """How many count towards the study's ``trials``.
+
+        A trial that diverged after the rows' ``cutoff`` counts: under dominated stopping it may as
+        well have been cut off there, and whether it was must not change which rows are drawn. A
+        failed trial counts, so that a broken workload is not drawn four times over.
+        """
         limit = self._cutoff(keep)
         lost = sum(1 for steps in self._lost if limit is None or steps <= limit)
         return len(self.rows) - lost
 
     def _cutoff(self, keep: int | None) -> int | None:
-        return least(self._hits, keep) if self.study.stop_at_target else None
+        return cutoff(self._hits, keep) if self.study.stop_at_target else None
 
 
 def keep_in_round(study: Wanted, number: int) -> int | None:
@@ -310,7 +294,7 @@ class Remaining:
 
 def pack_seconds(trials: pd.DataFrame) -> dict[str, dict[str, float]]:
     """Seconds that the packs of each study have taken so far, from rows of the trials table."""
-    total = trials[["train_seconds", "evaluation_seconds", "other_seconds"]].sum(axis=1)
+    total = trials[_SECONDS].sum(axis=1)
     by_pack = total.groupby([trials["study"], trials["pack"]]).max()
     seconds: dict[str, dict[str, float]] = {}
     for study, pack, taken in by_pack.reset_index().itertuples(index=False, name=None):
@@ -321,9 +305,8 @@ def pack_seconds(trials: pd.DataFrame) -> dict[str, dict[str, float]]:
 def evaluation_share(trials: pd.DataFrame) -> float | None:
     """The part of all packs' seconds that evaluations took, from rows of the trials table; ``None``
     where no seconds are known."""
-    columns = ["train_seconds", "evaluation_seconds", "other_seconds"]
     # A row has what its pack had taken when the trial ended.
-    by_pack = trials.groupby(["study", "pack"])[columns].max().sum()
+    by_pack = trials.groupby(["study", "pack"])[_SECONDS].max().sum()
     total = float(by_pack.sum())
     return float(by_pack["evaluation_seconds"]) / total if total else None
 

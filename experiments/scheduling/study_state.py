@@ -12,46 +12,25 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.plan import Study, Trial
 from experiments.scheduling import rounds
 from experiments.scheduling.events import StudyPlanned
 from experiments.scheduling.rounds import Counts, Record, Remaining
 
+if TYPE_CHECKING:
+    from experiments.config.study_plan import Enlarged, StudyPlan
+
 Side = tuple[str, Literal["low", "high"]]
 """A tuned dimension and the end of its range to move."""
-
-
-class Block(Protocol):
-    """The part of ``experiments.config.study_plan.Enlarged`` that is used."""
-
-    @property
-    def trials(self) -> Sequence[Trial]: ...
-    @property
-    def search_space(self) -> Mapping[str, Any]: ...
-    def enlarged(self, sides: Sequence[Side]) -> Block | None: ...
-
-
-class Plan(Protocol):
-    """The part of ``experiments.config.study_plan.StudyPlan`` that is used."""
-
-    @property
-    def study(self) -> Study: ...
-    @property
-    def max_rows(self) -> int: ...
-    @property
-    def search_space(self) -> Mapping[str, Any]: ...
-    def trials(self, start: int, stop: int) -> Sequence[Trial]: ...
-    def enlarged(self, sides: Sequence[Side]) -> Block | None: ...
-    def repeats(self, trial: Trial) -> Sequence[Trial]: ...
 
 
 @dataclass
 class StudyState:
     """The state of a study."""
 
-    plan: Plan
+    plan: StudyPlan
     columns: Mapping[str, Any]
     label: str
     records: dict[str, Record] = field(default_factory=dict)
@@ -66,7 +45,7 @@ class StudyState:
     """On which sides the best of the settled trials lie on the edge of the space."""
     on_enlarged: Callable[[StudyState, Sequence[Side]], None] = lambda *_: None
     """Called once with each enlargement."""
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[Enlarged] = field(default_factory=list)
     """The enlargements so far."""
     searches: dict[str, Mapping[str, int]] = field(default_factory=dict)
     """Of recorded trials that are not of the present search alone: the searches they belong to,
@@ -136,9 +115,16 @@ class StudyState:
         return rounds.Wave(round=last, trials=tuple(missing), keep=None) if missing else None
 
     def repeats(self) -> Sequence[Trial]:
-        """The best trial again, with fresh seeds, where the study asks for it."""
-        best = self.best() if self.study.repeats else None
-        return self.plan.repeats(best) if best else ()
+        """The best trial again, the first of several, with fresh seeds, where the study asks for
+        it."""
+        if not self.study.repeats:
+            return ()
+        hits = [
+            (record.steps_to_target, i, trial)
+            for i, trial in enumerate(self.drawn())
+            if (record := self.records.get(trial.id)) and record.steps_to_target is not None
+        ]
+        return self.plan.repeats(min(hits)[2]) if hits else ()
 
     def _rows(self, start: int, stop: int) -> Sequence[Trial]:
         if stop > len(self.rows):
@@ -181,10 +167,6 @@ class StudyState:
             if trial.id in self.records:
                 yield trial, self.records[trial.id]
 
-    def foreseen(self) -> Sequence[Trial]:
-        """All rows that the search may draw."""
-        return self.plan.trials(0, self.plan.max_rows)
-
     def drawn(self) -> Collection[Trial]:
         """The trials of the search and of its enlargements that have been drawn, in that order.
 
@@ -197,15 +179,6 @@ class StudyState:
         """Whether it is one of ``drawn``."""
         return trial in self._drawn
 
-    def best(self) -> Trial | None:
-        """The trial of the least steps to target, the first of several; ``None``: none has hit."""
-        hits = [
-            (record.steps_to_target, i, trial)
-            for i, trial in enumerate(self.drawn())
-            if (record := self.records.get(trial.id)) and record.steps_to_target is not None
-        ]
-        return min(hits)[2] if hits else None
-
     def find(self, ids: Sequence[str]) -> list[Trial]:
         """Those of the trials that the study has drawn."""
         self.wave()
@@ -215,7 +188,9 @@ class StudyState:
     def hits(self, but: Iterable[str] = ()) -> list[int]:
         """Steps to target of the search's trials without ``but``, the least first."""
         if self._sorted_hits is None:
-            self._sorted_hits = sorted(steps for _, steps in self._drawn_hits())
+            records = (self.records.get(trial) for trial in self._drawn)
+            steps = (record.steps_to_target for record in records if record is not None)
+            self._sorted_hits = sorted(hit for hit in steps if hit is not None)
         hits = self._sorted_hits
         for trial in set(but):
             record = self.records.get(trial) if trial in self._drawn else None
@@ -224,16 +199,10 @@ class StudyState:
                 hits.remove(record.steps_to_target)
         return hits
 
-    def _drawn_hits(self) -> Iterator[tuple[str, int]]:
-        for trial in self._drawn:
-            record = self.records.get(trial)
-            if record is not None and record.steps_to_target is not None:
-                yield trial, record.steps_to_target
-
     def need(self, trial: str) -> bool:
         """Whether a trial of this study is still to be trained."""
         record = self.records.get(trial)
-        limit = rounds.least(self.hits(), self.study.keep) if trial in self._drawn else None
+        limit = rounds.cutoff(self.hits(), self.study.keep) if trial in self._drawn else None
         return not rounds.settled(self.study, record, limit)
 
     def planned(self) -> StudyPlanned:

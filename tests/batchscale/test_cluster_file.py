@@ -18,14 +18,13 @@ import ray
 import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
-from experiments.execution.ray.demand import Capacity, growth
-from experiments.plan import Layout
 from tests.batchscale.blocks import parse_ours
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ROOT / "docs" / "cluster"
 SCHEMA = Path(ray.__file__).parent / "autoscaler" / "ray-schema.json"
 DOCKERFILE = (FILES / "Dockerfile").read_text()
+DOCS = (ROOT / "docs" / "cluster.md").read_text()
 
 # KubeRay's types (ray-operator/apis/ray/v1: RayJobSpec, RayClusterSpec, AutoscalerOptions,
 # HeadGroupSpec, WorkerGroupSpec) and Kubernetes' PodSpec and Container, as far as they are used.
@@ -110,21 +109,11 @@ def test_a_new_machine_installs_nothing(cluster: dict[str, Any], job: dict[str, 
     assert "runtimeEnvYAML" not in job["spec"]
 
 
-def test_a_sweep_knows_what_it_grows_to(cluster: dict[str, Any]) -> None:
-    """From the head alone: four packs of a whole GPU and its cores, or sixteen of a quarter."""
-    capacity = Capacity(nodes=[{"CPU": 0.0, "node:__internal_head__": 1.0}], growth=growth(cluster))
-    whole = capacity.with_gpus(Layout())
-    assert capacity.worker(whole) == {"CPU": 4.0, "GPU": 1.0}
-    assert capacity.slots(whole) == 4
-    assert capacity.slots(capacity.with_gpus(Layout(gpus_per_worker=0.25))) == 16
-    capacity.refuse_impossible(whole)
-
-
 def test_every_node_has_this_machines_ray_and_the_docs_say_so(job: dict[str, Any]) -> None:
     (version,) = re.findall(r"^FROM rayproject/ray:([\d.]+)-py311-gpu$", DOCKERFILE, re.MULTILINE)
     assert job["spec"]["rayClusterSpec"]["rayVersion"] == version
     assert version in (ROOT / "cluster.yaml").read_text()
-    assert version in (ROOT / "docs" / "cluster.md").read_text()
+    assert version in DOCS
     assert version == ray.__version__
 
 
@@ -176,11 +165,21 @@ def test_the_ray_job_has_kuberays_fields(job: dict[str, Any]) -> None:
             assert {mount["name"] for mount in container.get("volumeMounts", ())} <= volumes
 
 
-def test_the_jobs_command_grows_as_far_as_its_workers(job: dict[str, Any]) -> None:
-    command = shlex.split(job["spec"]["entrypoint"])
+@pytest.mark.parametrize("place", ["AWS", "Kubernetes"])
+def test_the_commands_ask_for_all_gpus_that_may_be_started(
+    place: str, cluster: dict[str, Any], job: dict[str, Any]
+) -> None:
+    """At the beginning there is a head alone: Ray knows of no GPU."""
+    if place == "AWS":
+        (line,) = re.findall(r"^ray job submit .* -- (.*)$", DOCS, re.MULTILINE)
+        most = cluster["max_workers"]
+    else:
+        line = job["spec"]["entrypoint"]
+        most = job["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]["maxReplicas"]
+    command = shlex.split(line)
     parse_ours(command)
-    (group,) = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
-    assert command[command.index("--grows-to") + 1] == str(group["maxReplicas"])
+    assert command[command.index("--grows-to") + 1] == str(most)
+    assert command[command.index("--set") + 1] == "gpus=1"
 
 
 # Fake programs of SLURM: srun runs its command here, and writes down how it was called.

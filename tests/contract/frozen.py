@@ -49,7 +49,7 @@ def ids(experiment: str, count: int) -> pd.DataFrame:
     from batchscale.sweeps import load
     from experiments.records.planned import planned
 
-    plans = planned(load(experiment, {}, ()), known={}).plans
+    plans = [each.plan for each in planned(load(experiment, {}, ()), known={})]
     if plans[0].study.workload.data_fingerprint is not None:
         return pd.DataFrame()
     rows = []

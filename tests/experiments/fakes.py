@@ -13,15 +13,15 @@ import queue
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from experiments.config.study_plan import StudyPlan
 from experiments.encoding import MalformedError
 from experiments.parallel.ranks import SOLO, Ranks
 from experiments.plan import Measurement, Outcome, Pack, Study, Trial, WorkloadRef
-from experiments.scheduling.study_state import Side
 from experiments.training.evaluation_grid import evaluation_steps
 from results.targets.target import Target
 
@@ -46,17 +46,18 @@ def study(**changes: Any) -> Study:
     return Study(**given)
 
 
-@dataclass
-class Plan:
-    """A study whose table holds the given points."""
+class Plan(StudyPlan):
+    """A study whose table holds the given values, and that has no space to enlarge."""
 
-    study: Study
-    points: Sequence[float]
     search_space: dict[str, Any] = None  # type: ignore[assignment]
+
+    def __init__(self, of: Study, values: Sequence[float], space: Any = None) -> None:
+        super().__init__(study=of, identity={}, space={}, fixed={})
+        self.values, self.search_space = values, space
 
     @property
     def max_rows(self) -> int:
-        return min(4 * self.study.trials, len(self.points))
+        return min(4 * self.study.trials, len(self.values))
 
     def trials(self, start: int, stop: int) -> list[Trial]:
         return [
@@ -64,18 +65,15 @@ class Plan:
                 id=f"{self.study.id}-{index}",
                 index=index,
                 seed=index,
-                metaparameters={"learning_rate": self.points[index]},
+                metaparameters={"learning_rate": self.values[index]},
             )
             for index in range(start, min(stop, self.max_rows))
         ]
 
-    def enlarged(self, sides: Sequence[Side]) -> None:
-        """It has no space to enlarge."""
-        del sides
+    def enlarged(self, *_: Any, **__: Any) -> None:
+        pass
 
-    def repeats(self, trial: Trial) -> list[Trial]:
-        """It plans none."""
-        del trial
+    def repeats(self, *_: Any, **__: Any) -> list[Trial]:
         return []
 
 

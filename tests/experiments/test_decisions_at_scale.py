@@ -27,7 +27,7 @@ def plain_wave(state: StudyState, lookup: Lookup) -> Wave | None:
         records = [record for record in map(lookup, drawn) if record]
         if not of.stop_at_target:
             return None
-        return rounds.cutoff((record.steps_to_target for record in records), keep)
+        return rounds.cutoff(sorted(r.steps_to_target for r in records if r.steps_to_target), keep)
 
     def missing(trials: Sequence[Trial], keep: int | None) -> tuple[Trial, ...]:
         return tuple(t for t in trials if not rounds.settled(of, lookup(t), limit(keep)))
@@ -35,7 +35,10 @@ def plain_wave(state: StudyState, lookup: Lookup) -> Wave | None:
     for number, goal in enumerate(goals):
         keep = rounds.keep_in_round(of, number)
         while True:
-            lacking = goal - rounds.feasible(list(map(lookup, drawn)), limit(exact))
+            bar = limit(exact)
+            ended = [record for record in map(lookup, drawn) if record]
+            lost = [r.steps_run for r in ended if r.status == "INFEASIBLE"]
+            lacking = goal - len(drawn) + sum(bar is None or steps <= bar for steps in lost)
             new = rows(len(drawn), len(drawn) + max(0, lacking)) if lacking > 0 else []
             drawn.extend(new)
             for part in (new, drawn):
@@ -88,7 +91,7 @@ def test_waves_hits_and_needs_after_every_record(seed: int) -> None:
         assert state.hits() == sorted(hits.values())
         but = rng.sample(sorted(drawn), min(3, len(drawn)))
         assert state.hits(but) == sorted(s for t, s in hits.items() if t not in but)
-        limit = rounds.cutoff(hits.values(), state.study.keep)
+        limit = rounds.cutoff(sorted(hits.values()), state.study.keep)
         for name, ended in drawn.items():
             assert state.need(name) is not rounds.settled(state.study, ended, limit)
         if wave is None:

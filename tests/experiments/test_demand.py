@@ -8,11 +8,11 @@ import pytest
 
 from experiments.config.compile import load
 from experiments.errors import ExperimentError
-from experiments.execution.ray.demand import Capacity, WaitWatch, growth
+from experiments.execution.ray.demand import Capacity, WaitWatch
 from experiments.plan import Layout
 
 CPU, GPU = {"CPU": 4.0}, {"CPU": 32.0, "GPU": 8.0}
-HEAD = {"CPU": 0.0, "node:__internal_head__": 1.0}
+HEAD = {"CPU": 0.0}
 
 
 def test_a_worker_without_a_gpu_takes_a_core() -> None:
@@ -46,25 +46,6 @@ def test_the_share_is_that_of_the_machine_with_the_fewest_cores_a_gpu() -> None:
     layout = capacity.with_gpus(Layout())
     assert capacity.worker(layout) == {"CPU": 1.0, "GPU": 1.0}
     assert capacity.slots(layout) == 16
-
-
-def test_packs_are_offered_up_to_what_the_cluster_grows_to() -> None:
-    config = {
-        "max_workers": 3,
-        "head_node_type": "head",
-        "available_node_types": {
-            "head": {"resources": CPU},
-            "small": {"resources": CPU, "max_workers": 4},
-            "gpu": {"resources": GPU, "max_workers": 2},
-            "more": {"resources": CPU},
-        },
-    }
-    nodes = growth(config)
-    assert nodes == [GPU, GPU, CPU]  # three of them at the most
-    assert Capacity(nodes=[HEAD], growth=nodes).slots(Layout(gpus_per_worker=1.0)) == 16
-    # A machine that is there already is one of them.
-    assert Capacity(nodes=[HEAD, GPU], growth=nodes).slots(Layout(gpus_per_worker=1.0)) == 16
-    assert Capacity(nodes=[CPU], growth=[]).slots(Layout()) == 4
 
 
 def test_growth_that_the_user_states() -> None:
@@ -136,22 +117,8 @@ def test_nothing_is_free_where_nothing_is() -> None:
     )
 
 
-def _experiment(**changes: Any) -> Any:
-    return load(
-        {
-            "name": "gpus",
-            "workload": "digits-softmax",
-            "grid": {"batch_size": [64], "optimizer": ["sgd"]},
-            "trials": 2,
-            "budget": "20 steps",
-            **changes,
-        }
-    )
-
-
 def test_the_experiment_says_which_part_of_a_gpu() -> None:
-    plain, quarter = (_experiment(**of) for of in ({}, {"gpus": 0.25}))
-    layouts = [each.plans()[0].study.layout.gpus_per_worker for each in (plain, quarter)]
-    assert layouts == [0.0, 0.25]
-    ids = {each.plans()[0].trial(0).id for each in (plain, quarter)}
-    assert len(ids) == 1  # it is placement
+    of = ["grid.batch_size=[64]", "grid.optimizer=[sgd]"]
+    plain, quarter = (load("digits", [*of, *gpus]).plans()[0] for gpus in ([], ["gpus=0.25"]))
+    assert [plan.study.layout.gpus_per_worker for plan in (plain, quarter)] == [0.0, 0.25]
+    assert plain.trial(0).id == quarter.trial(0).id  # it is placement

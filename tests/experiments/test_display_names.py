@@ -22,7 +22,7 @@ AS = EXPERIMENT.replace("my_opt.py:Sign", "my_opt.py:Sign as Sign-1")
 
 
 def labels(experiment: Experiment) -> list[str]:
-    return list(dict.fromkeys(str(row["optimizer"]) for row in planned(experiment).columns))
+    return list(dict.fromkeys(str(each.row["optimizer"]) for each in planned(experiment)))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_rows_and_labels_have_the_name_and_identities_do_not(tmp_path: Path) -> 
     plain, named = own(tmp_path), own(tmp_path, AS)
     assert labels(plain) == ["sgd", "momentum", "Sign"]
     assert labels(named) == ["sgd", "momentum", "Sign-1"]
-    assert "Sign-1, width 8, batch 32" in planned(named).labels
+    assert "Sign-1, width 8, batch 32" in [each.label for each in planned(named)]
     assert ids(named) == ids(plain)
     one, other = plain.plans()[-1].study, named.plans()[-1].study
     assert one.optimizer == other.optimizer == "my_opt.py:Sign"

@@ -138,13 +138,15 @@ def _up_to(hits: list[tuple[int, str, int]], keep: int) -> Best:
     return {hit for hit in hits if hit[0] <= last}
 
 
-def plans(seed: int, trials: int, keep: int | None, diverging: float = 0.0) -> list[Plan]:
+def plans(
+    seed: int, trials: int, keep: int | None, diverging: float = 0.0, most: float = 1.8
+) -> list[Plan]:
     """Two studies that are neighbours, of different points."""
     return [
         Plan(
             study(id=name, batch_size=size, trials=trials, keep=keep, evaluation_ratio=1.1),
-            points(4 * trials, seed=seed + size, diverging=diverging),
-            search_space={"learning_rate": {"linear": [-1, 2]}},
+            [min(x, most) for x in points(4 * trials, seed=seed + size, diverging=diverging)],
+            {"learning_rate": {"linear": [-1, 2]}},
         )
         for name, size in (("a", 32), ("b", 64))
     ]
@@ -194,8 +196,7 @@ def test_without_infeasible_trials_the_rows_are_those_of_a_search_without_it() -
     """With such, a trial that was dominated before it would have diverged is not replaced."""
     drawn = []
     for keep in (None, 2):
-        feasible = [replace(p, points=[min(x, 1.5) for x in p.points]) for p in plans(3, 24, keep)]
-        of = Sweep(feasible, random.Random(0))
+        of = Sweep(plans(3, 24, keep, most=1.5), random.Random(0))
         of.run(slots=2, size=8)
         drawn.append(of.outcomes.keys())
     assert drawn[0] == drawn[1]

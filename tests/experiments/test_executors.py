@@ -140,30 +140,28 @@ def test_a_stop_before_the_first_pack_trains_nothing(
 
 
 @pytest.mark.parametrize(
-    ("missing", "workers", "device", "alone"),
+    ("changes", "device", "alone"),
     [
-        (100, 1, "cpu", True),
-        (10_000, 1, "cpu", False),
-        (100, 2, "cpu", False),
-        (100, 1, None, False),
+        ({}, "cpu", True),
+        ({"missing": 10_000}, "cpu", False),
+        ({"layouts": [Layout(), Layout(workers=2)]}, "cpu", False),
+        ({"callbacks": ["of Tune's"]}, "cpu", False),
+        ({}, None, False),
     ],
 )
 def test_few_trials_do_not_start_a_ray(
-    missing: int,
-    workers: int,
+    changes: dict[str, Any],
     device: str | None,
     alone: bool,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Unless they take longer than its start, cannot be trained in this process, or one runs."""
+    """Unless they take longer than its start, need its workers or its callbacks, or one runs."""
     tried = threading.Event()
     monkeypatch.setattr(LocalCluster, "expected_device", lambda *_: device)
     monkeypatch.setattr(start, "_start", lambda *_: tried.set())
     monkeypatch.setattr(start, "_find", lambda: (None, None))
-    layouts = [Layout(), Layout(workers=workers)]
-    given = replace(context(tmp_path), missing=missing, layouts=layouts)
-    with LocalCluster("auto", given) as executor:
+    with LocalCluster("auto", replace(context(tmp_path), **changes)) as executor:
         if not alone:
             assert tried.wait(60)
     assert executor.local is not None
@@ -250,6 +248,12 @@ def test_a_small_sweep_needs_no_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(LocalCluster, "expected_device", lambda *_: "cpu")
     did = sweep(fake(), results=tmp_path / "runs", address="auto", trainer=FakeTraining, pace=PACE)
     assert did.complete
+
+
+def test_without_ray_nothing_calls_its_callbacks(tmp_path: Path) -> None:
+    with pytest.raises(ExperimentError, match="callbacks are Ray Tune's"):
+        sweep(fake(), results=tmp_path / "runs", address="none", callbacks=["of Tune's"])
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_users_executor_runs_a_sweep(tmp_path: Path, threads: str) -> None:

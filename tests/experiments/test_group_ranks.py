@@ -15,14 +15,13 @@ import torch.distributed as dist
 from experiments.execution.ledger import Ledger
 from experiments.execution.ray import demand
 from experiments.execution.ray.mailbox import Mailbox
-from experiments.execution.ray.ranks import process_group, step_time
+from experiments.execution.ray.ranks import process_group
 from experiments.execution.ray.ranks.verdict import LOST, Report, Verdict, judge, killed
 from experiments.execution.worker import run_pack
 from experiments.parallel.ranks import SingleRank, UnconnectedRank
-from experiments.plan import Layout, Measurement, Pack
+from experiments.plan import Layout
 from experiments.scheduling.failures import Failure, RankLostError
 from experiments.scheduling.jobs import Control, Ended, PackEnd, Started
-from experiments.training.pack_training import Training
 from tests.experiments.fakes import FakeTraining
 from tests.experiments.test_worker import QUICK, Line, job, results
 from tests.problems import engine, study, trials
@@ -282,78 +281,6 @@ def test_what_diverges_on_rank_1_has_diverged_on_all(kind: str, what: str) -> No
     group[0].other, group[1].other = group[1].given, group[0].given
     for each in engines:
         assert each.finite() == [True, False, True]
-
-
-# Whether a group is slower than one of its workers
-
-
-class Timed:
-    """A training that has come to so many steps of its trials together."""
-
-    def __init__(self, active: int) -> None:
-        self.steps, self.active = 0, ("trial",) * active
-
-
-def measured(seconds: float) -> list[Any]:
-    point: dict[str, Any] = {"trial": "trial", "step": 1, "examples": 1, "metrics": {}}
-    return [Measurement(train_seconds=seconds, **point)]
-
-
-def test_the_seconds_of_a_step_leave_out_the_first_steps() -> None:
-    timer, training = step_time.StepTime(), Timed(4)
-    training.steps = 4
-    timer.add(training, measured(5.0))  # type: ignore[arg-type]
-    assert timer.seconds is None
-    training.steps = 44
-    timer.add(training, measured(5.8))  # type: ignore[arg-type]
-    assert timer.seconds == pytest.approx(0.02)
-
-
-def test_trials_that_end_do_not_make_a_step_shorter() -> None:
-    timer, training = step_time.StepTime(), Timed(4)
-    timer.add(training, measured(1.0))  # type: ignore[arg-type]
-    training.steps, training.active = 4000, ("trial",)
-    timer.add(training, measured(2.0))  # type: ignore[arg-type]
-    assert timer.seconds is None
-    training.steps = 4100
-    timer.add(training, measured(3.0))  # type: ignore[arg-type]
-    assert timer.seconds == pytest.approx(0.01)
-
-
-def test_a_single_worker_is_timed_on_the_same_pack() -> None:
-    of = study()
-    pack = Pack(id="pack", study=of, trials=trials(of, 2), engine="module")
-    seconds = step_time.alone(Training, pack, "cpu")
-    assert seconds is not None
-    assert seconds > 0
-
-
-def test_a_pack_that_raises_is_not_timed() -> None:
-    def broken(*_: Any, **__: Any) -> Any:
-        raise ValueError("mine")
-
-    of = study()
-    pack = Pack(id="pack", study=of, trials=trials(of, 1))
-    assert step_time.alone(broken, pack, "cpu") is None
-
-
-def test_what_is_watched_trains_as_before() -> None:
-    of = study(budget_steps=30)
-    pack = Pack(id="pack", study=of, trials=trials(of, 2), engine="module")
-    seen: list[Any] = []
-    make = step_time.watched(Training, lambda _, events: seen.extend(events))
-    plain = [e for part in Training(pack).run() for e in part]
-    timed = [e for part in make(pack).run(lambda: False) for e in part]
-    assert [e.trial for e in timed] == [e.trial for e in plain] == [e.trial for e in seen]
-
-
-def test_the_note_about_a_slow_group() -> None:
-    note = step_time.slower(0.0018, 0.0032, 2, 64)
-    assert note == (
-        "a step at batch size 64 takes 3.2 ms with workers: 2 and 1.8 ms with one: the batch is "
-        "too small to be divided. workers: 1 is faster."
-    )
-    assert step_time.slower(2.0, 1.1, 2, 8192) is None
 
 
 @pytest.mark.parametrize(

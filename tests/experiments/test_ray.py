@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 import pytest
@@ -78,10 +78,20 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_the_same_table_as_without_ray(tmp_path: Path, ray_address: str, alone: Path) -> None:
+    from ray.tune import Callback
+
+    class Counts(Callback):
+        trials: ClassVar[dict[str, int]] = {}
+
+        def on_trial_result(self, trial, result, **_):
+            self.trials[trial.config["pack"]] = result["trials"]
+
     seen: list[Event] = []
-    did = sweep(experiment(), results=tmp_path, address=ray_address, observer=seen.append)
+    how: dict[str, Any] = {"address": ray_address, "observer": seen.append}
+    did = sweep(experiment(), results=tmp_path, callbacks=[Counts()], **how)
     assert did.complete
     assert table(tmp_path).equals(table(alone))
+    assert Counts.trials == dataset.open(tmp_path).trials.groupby("pack").size().to_dict()
     assert sum(isinstance(event, PackStarted) for event in seen) == 2
     assert sum(isinstance(event, TrialFinished) for event in seen) == did.trained
     assert not list((tmp_path / "claims").glob("*.json"))

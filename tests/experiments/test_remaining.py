@@ -28,10 +28,7 @@ def lacking(trials: int, seconds: float | None, cost: float | None = 100.0) -> R
 
 
 def test_a_studys_trials_cost_what_its_own_have_cost() -> None:
-    studies = [
-        lacking(3, 10.0, 100.0),
-        lacking(2, 1.0, 100.0),
-    ]
+    studies = [lacking(3, 10.0, 100.0), lacking(2, 1.0, 100.0)]
     assert rounds.worker_seconds(studies) == 32
     assert rounds.seconds_left(studies, 2) == 16
     assert rounds.seconds_left(studies, 0) is None
@@ -39,10 +36,7 @@ def test_a_studys_trials_cost_what_its_own_have_cost() -> None:
 
 def test_a_study_without_any_costs_as_its_size_says_at_the_rate_of_the_others() -> None:
     """Not what the cheapest studies, which end first, have cost."""
-    studies = [
-        lacking(0, 2.0, 100.0),
-        lacking(4, None, 1000.0),
-    ]
+    studies = [lacking(0, 2.0, 100.0), lacking(4, None, 1000.0)]
     assert rounds.worker_seconds(studies) == 4 * 20
     assert rounds.trial_cost(100, 0) == 100
     assert rounds.trial_cost(100, 200) == 500

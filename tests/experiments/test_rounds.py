@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from experiments.plan import Outcome, Pack, Study
 from experiments.scheduling import rounds
-from experiments.scheduling.rounds import Record, cutoff, feasible, goals, settled, wave
+from experiments.scheduling.rounds import Record, cutoff, goals, settled, wave
 from tests.experiments.fakes import FakeTraining, Plan, points, study
 
 
@@ -67,9 +67,9 @@ def test_what_an_early_round_stopped_short_of_the_last_bar_goes_on_when_its_rows
 
 
 def test_the_bar_is_the_keep_th_smallest() -> None:
-    assert cutoff([9, None, 3, 5, 5], 3) == 5
-    assert cutoff([9, None, 3], 3) is None
-    assert cutoff([9, 3], None) is None
+    assert cutoff([3, 5, 5, 9], 3) == 5
+    assert cutoff([3, 9], 3) is None
+    assert cutoff([3, 9], None) is None
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,11 @@ def test_settled(
 
 def test_what_diverged_beyond_the_bar_counts() -> None:
     late = record("INFEASIBLE", "diverged", 60)
-    assert feasible([REACHED, late, DIVERGED, None, FAILED], 50) == 4
-    assert feasible([REACHED, late, DIVERGED, None, FAILED], None) == 3
+    records = [REACHED, late, DIVERGED, None, FAILED]
+    drawn: rounds._Drawn[int] = rounds._Drawn(study(), records.__getitem__)
+    drawn.extend(range(5))
+    assert drawn.feasible(1) == 4  # the bar is at 40
+    assert drawn.feasible(None) == 3
 
 
 def finish(of: Study, plan: Plan, order: random.Random) -> tuple[dict[str, Record], list[str]]:

@@ -297,7 +297,7 @@ def test_no_trial_of_the_present_search_yet(tmp_path: Path) -> None:
     plans = load({**_content(), "search": {"learning_rate": {"linear": [0.3, 0.4]}}})
     from experiments.records.planned import planned
 
-    Store(tmp_path).add_studies(planned(plans).rows)
+    Store(tmp_path).add_studies([each.row for each in planned(plans)])
     with pytest.raises(
         bs.ResultsError, match=r"all of these \(99 trials\) were drawn by other"
     ) as error:

@@ -167,13 +167,7 @@ def smaller(state: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind",
-    [
-        *("whole", "training", "progress", "engine"),
-        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("body", "state")),
-    ],
-)
+@pytest.mark.parametrize("kind", ["whole", "training", "progress", "engine", "body", "state"])
 def test_a_pack_goes_on_over_a_crafted_snapshot(
     stopped: tuple[Any, Path], tmp_path: Path, kind: str
 ) -> None:
@@ -212,13 +206,7 @@ def test_a_pack_goes_on_over_a_crafted_snapshot(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind",
-    [
-        *("whole", "training", "state"),
-        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("all", "engine")),
-    ],
-)
+@pytest.mark.parametrize("kind", ["whole", "training", "state", "all", "engine"])
 def test_a_round_goes_on_over_crafted_trials(tmp_path: Path, kind: str) -> None:
     of = coarse()
     drawn = some_of(of, 6)

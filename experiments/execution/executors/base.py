@@ -59,7 +59,9 @@ class ExecutorContext:
     data_files: Sequence[str] = ()
     """Data files of workloads and techniques (``data_files``)."""
     grows_to: int | None = None
-    """How many workers the cluster can grow to, where Ray cannot say."""
+    """How many workers the cluster can grow to, where an autoscaler starts its machines."""
+    callbacks: Sequence[Any] = ()
+    """Ray Tune's own (``ray.tune.Callback``)."""
     over: Callable[[], bool] = lambda: False
     """Whether the sweep is to end: nothing that takes long is waited for then."""
 

@@ -51,9 +51,10 @@ class LocalCluster(Cluster):
     def until_ready(self) -> Mapping[Layout, WorkerPool]:
         """The first trials end, in this process, before Ray has a worker.
 
-        Models of a user's files wait for the workers: if they crash, this process must survive.
+        Models of a user's files wait for the workers: if they crash, this process must survive. So
+        do all packs where Tune's callbacks are to see them.
         """
-        if self.context.specs or torch.cuda.is_available():
+        if self.context.specs or self.context.callbacks or torch.cuda.is_available():
             return {}
         layouts = self.context.layouts
         small = [each for each in layouts if each.workers == 1 and not each.gpus_per_worker]

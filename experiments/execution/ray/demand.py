@@ -6,8 +6,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import ray
 
@@ -15,10 +13,6 @@ from experiments.errors import ExperimentError
 from experiments.plan import Layout
 from results.counts import count
 
-_BOOTSTRAP = Path("~/ray_bootstrap_config.yaml")
-"""The cluster's description, written by ``ray up`` on the head node."""
-_HEAD = "node:__internal_head__"
-"""The resource by which Ray marks the head node."""
 _REMEMBERED_SECONDS = 2.0
 """Seconds for which the list of nodes is remembered: Tune asks for packs many times a second."""
 _WAIT_SECONDS = 60.0
@@ -30,29 +24,18 @@ Node = Mapping[str, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Capacity:
-    """The nodes of a cluster, and those that an autoscaler may still start."""
+    """The nodes of a cluster, and how far an autoscaler may let it grow."""
 
     nodes: Sequence[Node]
     """Resources of each node that is there."""
-    growth: Sequence[Node] = ()
-    """Resources of each node beside the head of the largest cluster; none: it does not grow, or it
-    is not known how."""
     grows_to: int | None = None
     """How many workers the cluster can grow to, as the user says (``--grows-to``)."""
-
-    @property
-    def every(self) -> Sequence[Node]:
-        """The nodes of the largest cluster that is known."""
-        if not self.growth:
-            return self.nodes
-        head = [node for node in self.nodes if _HEAD in node]
-        return max((self.nodes, [*head, *self.growth]), key=_sizes)
 
     def with_gpus(self, layout: Layout) -> Layout:
         """The layout with a whole GPU for each worker, where the cluster has any and the experiment
         says nothing of GPUs."""
-        gpus = any(node.get("GPU") for node in (*self.nodes, *self.growth))
         if layout.gpus_per_worker == 0.0:
+            gpus = any(node.get("GPU") for node in self.nodes)
             return replace(layout, gpus_per_worker=float(gpus))
         return layout
 
@@ -62,16 +45,14 @@ class Capacity:
         if not layout.gpus_per_worker:
             return {"CPU": 1.0}
         gpus = layout.gpus_per_worker
-        cores = [node.get("CPU", 0.0) / node["GPU"] for node in self.every if node.get("GPU")]
+        cores = [node.get("CPU", 0.0) / node["GPU"] for node in self.nodes if node.get("GPU")]
         # Ray counts in ten-thousandths.
         share = math.floor(min(cores, default=1.0) * gpus * 1000) / 1000
         return {"CPU": share, "GPU": gpus} if share else {"GPU": gpus}
 
     def slots(self, layout: Layout) -> int:
         """Packs that the cluster trains at once, grown as far as it may; at least one."""
-        need = self.worker(layout)
-        workers = max(_fits(self.nodes, need), _fits(self.every, need), self.grows_to or 0)
-        return max(1, workers // layout.workers)
+        return max(1, self._workers(self.worker(layout)) // layout.workers)
 
     def refuse_impossible(self, layout: Layout) -> None:
         """Refuse a demand that the cluster can never meet, grown as far as it may.
@@ -80,8 +61,7 @@ class Capacity:
             ExperimentError: it names what is needed and what the cluster has.
         """
         need = self.worker(layout)
-        most = max(_fits(self.every, need), self.grows_to or 0)
-        if most >= layout.workers:
+        if self._workers(need) >= layout.workers:
             return
         if self.grows_to:
             raise ExperimentError(
@@ -89,13 +69,18 @@ class Capacity:
                 f"{count(self.grows_to, 'worker')}, says --grows-to",
                 hint=f"let it grow to {layout.workers}, or set fewer workers",
             )
-        machines = count(len(self.every), "machine")
         raise ExperimentError(
-            f"the experiment asks for {_demand(layout, need)}; the cluster has "
-            f"{_total(self.every)} on {machines}",
+            f"the experiment asks for {_demand(layout, need)}; the cluster has {self}",
             hint="set fewer workers, or give the --address of a larger cluster; if an autoscaler "
             "will start machines, say how many workers they hold: --grows-to 16",
         )
+
+    def __str__(self) -> str:
+        return f"{_total(self.nodes)} on {count(len(self.nodes), 'machine')}"
+
+    def _workers(self, need: Mapping[str, float]) -> int:
+        """Workers of a demand that the cluster holds, grown as far as it may."""
+        return max(_fits(self.nodes, need), self.grows_to or 0)
 
 
 class Cluster:
@@ -106,7 +91,7 @@ class Cluster:
     """
 
     def __init__(self, grows_to: int | None = None) -> None:
-        self._grows_to, self._growth = grows_to, _growth()
+        self._grows_to = grows_to
         self._capacity: Capacity | None = None
         self._read = 0.0
 
@@ -114,13 +99,9 @@ class Cluster:
         """Its nodes, read at most every two seconds."""
         if self._capacity is None or time.monotonic() - self._read > _REMEMBERED_SECONDS:
             nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-            self._capacity = Capacity(nodes=nodes, growth=self._growth, grows_to=self._grows_to)
+            self._capacity = Capacity(nodes=nodes, grows_to=self._grows_to)
             self._read = time.monotonic()
         return self._capacity
-
-    def slots(self, layout: Layout) -> int:
-        """See ``Capacity.slots``."""
-        return self.capacity().slots(layout)
 
     def free(self) -> list[Node]:
         """Resources of each node that nothing holds."""
@@ -170,8 +151,8 @@ class WaitWatch:
         return (
             f"{count(out - running, 'pack')} of {out} "
             f"{'has' if out - running == 1 else 'have'} waited {now - self._since:.0f} s for "
-            f"{_demand(layout, need)}; the cluster has {_total(capacity.nodes)} on "
-            f"{count(len(capacity.nodes), 'machine')}, of which {_total(unused)} are free."
+            f"{_demand(layout, need)}; the cluster has {capacity}, of which "
+            f"{_total(unused)} are free."
         )
 
 
@@ -180,38 +161,6 @@ def bundles(layout: Layout, worker: Mapping[str, float]) -> list[dict[str, float
     of a group beside it, each in a bundle of its own, and it needs none itself."""
     of_worker = dict(worker)
     return [of_worker] if layout.workers == 1 else [{}, *[of_worker] * layout.workers]
-
-
-def _growth() -> list[Node]:
-    """The nodes beside the head that the cluster may have, where ``ray up`` made it."""
-    path = _BOOTSTRAP.expanduser()
-    if not path.exists():
-        return []
-    import yaml
-
-    return growth(yaml.safe_load(path.read_text(encoding="utf-8")))
-
-
-def growth(config: Mapping[str, Any]) -> list[Node]:
-    """Resources of each node beside the head of the largest cluster that ``ray up`` may make of
-    a description: each type up to its own ``max_workers``, all together up to the cluster's."""
-    head = config.get("head_node_type")
-    most = int(config.get("max_workers", 0))
-    nodes = [
-        kind.get("resources", {})
-        for name, kind in config.get("available_node_types", {}).items()
-        if name != head
-        for _ in range(min(most, int(kind.get("max_workers", most))))
-    ]
-    return sorted(nodes, key=_size, reverse=True)[:most]
-
-
-def _size(node: Node) -> tuple[float, float]:
-    return node.get("GPU", 0.0), node.get("CPU", 0.0)
-
-
-def _sizes(nodes: Sequence[Node]) -> tuple[float, float]:
-    return sum(_size(node)[0] for node in nodes), sum(_size(node)[1] for node in nodes)
 
 
 def _fits(nodes: Sequence[Node], need: Mapping[str, float]) -> int:

@@ -76,9 +76,10 @@ class RayTune:
         capacity.refuse_impossible(self.layout)
         self.device = "cuda" if self.layout.gpus_per_worker else "cpu"
         self._notes = [session.note] if session.note else []
-        self.slots = self._cluster.slots(self.layout)
+        self.slots = capacity.slots(self.layout)
         self._waits = WaitWatch()
         location = context.location
+        self._callbacks = context.callbacks
         self._shared_folder = session.single_machine or not location.local
         self._deaths = 0
         """Of our actors beside the driver."""
@@ -169,7 +170,7 @@ class RayTune:
             stop,
             send=self._send,
             drain=lambda: self._drain(dispatcher),
-            slots=lambda: self._cluster.slots(self.layout),
+            slots=lambda: self._cluster.capacity().slots(self.layout),
             limit=_TRIALS_A_TUNER,
             explain=lambda trial, pack: self._explain(
                 progress.error_of(trial), pack, dispatcher.deaths(pack) + 1
@@ -189,7 +190,7 @@ class RayTune:
                 run_config=tune.RunConfig(
                     name="packs",
                     storage_path=str(Path(folder).resolve()),
-                    callbacks=[progress],
+                    callbacks=[progress, *self._callbacks],
                     stop=NotWaiting(
                         lambda: self._error is not None or (bool(stop) and self._out()[1] == 0)
                     ),

@@ -132,7 +132,7 @@ class WorkerGroup:
                 self._bring_up(pack)
                 if deaths:  # the rank 0 before may have died with its claim
                     self._wait_for("abandon", {0: (pack,)}, pack)
-                return self._run(pack, probe=deaths == 0)
+                return self._run(pack)
             except _StopRequestedError:
                 return PackEnd(pack=pack, end="stopped")
             except RankDiedError as death:
@@ -226,7 +226,7 @@ class WorkerGroup:
 
     # A pack
 
-    def _run(self, pack: str, *, probe: bool) -> PackEnd | None:
+    def _run(self, pack: str) -> PackEnd | None:
         """Let the ranks train a pack; its end, if rank 0 could not send it.
 
         Raises:
@@ -234,7 +234,7 @@ class WorkerGroup:
         """
         attempt = uuid.uuid4().hex
         pending = {
-            actor.call.remote("train", pack, attempt, probe): rank
+            actor.call.remote("train", pack, attempt): rank
             for rank, actor in enumerate(self._ranks)
             if actor is not None
         }

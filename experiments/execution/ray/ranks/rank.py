@@ -13,13 +13,13 @@ from ray.exceptions import RayError
 
 from experiments.execution.failures import describe
 from experiments.execution.ray.mailbox import channel
-from experiments.execution.ray.ranks import process_group, step_time
+from experiments.execution.ray.ranks import process_group
 from experiments.execution.ray.ranks.verdict import Report, Verdict
 from experiments.execution.ray.worker import WorkerContext
-from experiments.execution.worker import MakeTrainer, Trainer, run_pack
+from experiments.execution.worker import run_pack
 from experiments.parallel.ranks import TorchRanks
 from experiments.scheduling.failures import Failure, RankLostError
-from experiments.scheduling.jobs import Channel, Job, PackEnd, Remark
+from experiments.scheduling.jobs import PackEnd
 from experiments.training.threads import use_single_thread
 
 _POLL_SECONDS = 0.1
@@ -44,7 +44,6 @@ class Rank:
         # Ray lets a worker see its own GPU alone.
         self._device = "cuda:0" if context.layout.gpus_per_worker else "cpu"
         self._store: dist.Store | None = None
-        self._compared: set[str] = set()
 
     def place(self) -> Place:
         """Its node, the address of that, its process."""
@@ -76,17 +75,23 @@ class Rank:
         """Release the claim that the rank 0 before this one has left at its death."""
         self._context.ledger().abandon(pack)
 
-    def train(self, pack: str, attempt: str, probe: bool) -> bool:
+    def train(self, pack: str, attempt: str) -> bool:
         """Train a pack; whether it has ended: ``False`` if ranks were lost before that.
 
         Args:
             attempt: names this try, among all of its packs.
-            probe: take some steps alone first, on rank 0, to compare the group's with them.
         """
         line = replace(channel(self._context.mailbox), cause=partial(self._cause, pack, attempt))
         try:
             try:
-                self._run(pack, line, probe)
+                run_pack(
+                    replace(self._context.job(pack), device=self._device),
+                    self._context.ledger(),
+                    line,
+                    group=TorchRanks(self._device),
+                    trainer=self._context.trainer,
+                    pace=self._context.pace,
+                )
             except (RayError, RankLostError):
                 raise
             except (Exception, SystemExit) as error:  # from before the pack's own code
@@ -98,35 +103,6 @@ class Rank:
         if dist.is_initialized():
             process_group.close_subgroups()
         return True
-
-    def _run(self, pack: str, line: Channel, probe: bool) -> None:
-        context = self._context
-        job = replace(context.job(pack), device=self._device)
-        make = context.trainer
-        if probe and self._rank == 0 and job.pack.study.id not in self._compared:
-            self._compared.add(job.pack.study.id)
-            make = self._comparing(job, line)
-        group = TorchRanks(self._device)
-        run_pack(job, context.ledger(), line, group=group, trainer=make, pace=context.pace)
-
-    def _comparing(self, job: Job, line: Channel) -> MakeTrainer:
-        """The trainer, which notes if the group's steps take longer than those of one rank."""
-        make, study = self._context.trainer, job.pack.study
-        alone = step_time.alone(make, job.pack, self._device)
-        if alone is None:
-            return make
-        timer = step_time.StepTime()
-
-        def take_in(training: Trainer, events: step_time.Events) -> None:
-            if timer.seconds is not None:
-                return
-            timer.add(training, events)
-            if timer.seconds is not None and (
-                text := step_time.slower(alone, timer.seconds, self._size, study.batch_size)
-            ):
-                line.send(Remark(pack=job.pack.id, text=text, once="slower"))
-
-        return step_time.watched(make, take_in)
 
     def _cause(self, pack: str, attempt: str, failure: Failure, error: BaseException) -> Failure:
         """What this rank's exception means: on rank 0, when all ranks have been heard.
