@@ -95,9 +95,8 @@ class StackedEngine(Engine):
 
     def _advance(self, steps: int, seen: Sequence[Row]) -> None:
         """Take steps of one batch size; ``seen``: the rows whose examples each row sees."""
-        batches, active = self._batches, len(self.trials)
         if not advance_captured(self.stepper, self.update, self.rows, seen, steps):
-            self._take(batches.take(seen, active, steps), seen[0].step)
+            self._take(self._batches.take(seen, len(self.trials), steps), seen[0].step)
         self.rows = [replace(row, step=row.step + steps) for row in self.rows]
 
     def _take(self, batches: Iterator[tuple[int, Batch]], first: int) -> None:
@@ -181,10 +180,9 @@ class StackedEngine(Engine):
         return flags
 
     def keep(self, rows: Sequence[int]) -> None:
-        rows = list(rows)
         self.trials = [self.trials[i] for i in rows]
         if rows:
-            self._pick(rows, self.stack.width)
+            self._pick(list(rows), self.stack.width)
 
     @torch.no_grad()
     def add(self, trials: Sequence[Trial]) -> None:
@@ -218,7 +216,7 @@ class StackedEngine(Engine):
     @torch.no_grad()
     def copy(self, rows: Sequence[int]) -> list[Any]:
         where = torch.tensor(list(rows), device=self.context.device)
-        weights, losses = self.stack.weights[where], self.stack.losses[where]
+        weights, losses = self.stack.weights[where], self._loss_sums()[where]
         return [
             {
                 "step": self.rows[row].step,
@@ -238,7 +236,7 @@ class StackedEngine(Engine):
         order.load(state.get("order"), state["step"])
         self.rows[row] = replace(self.rows[row], order=order, step=state["step"])
         self.stack.weights[row].copy_(state["weights"])
-        self.stack.losses[row].copy_(state["loss"])
+        self.stack.losses[row].copy_(state["loss"] / self.context.layout.data_ranks)
         self.update.restore(row, state["update"])
         self.techniques.restore(row, state.get("techniques", {}))
 
@@ -267,21 +265,23 @@ class StackedEngine(Engine):
             "steps": [row.step for row in self.rows],
             "weights": self.stack.weights,
             "update": self.update.state(),
-            "loss": self.stack.losses,
+            "loss": self._loss_sums(),
             "techniques": self.techniques.state,
             "orders": [row.order.state() for row in self.rows[: len(self.trials)]],
         }
-        copied: dict[str, Any] = gather(values, torch.device("cpu"))
-        return copied
+        return {name: gather(value, torch.device("cpu")) for name, value in values.items()}
 
     @torch.no_grad()
     def load(self, state: dict[str, Any]) -> None:
         steps = zip(self.rows, state["steps"], strict=True)
         self.rows = [replace(row, step=step) for row, step in steps]
-        saved = state.get("orders", [None] * len(self.trials))
-        for row, of_order in zip(self.rows, saved, strict=False):
+        for row, of_order in zip(self.rows, state["orders"], strict=False):
             row.order.load(of_order, row.step)
         self.stack.weights.copy_(state["weights"])
         self.update.load(state["update"])
-        self.techniques.load(state.get("techniques", {}))
-        self.stack.losses.copy_(state["loss"])
+        self.techniques.load(state["techniques"])
+        self.stack.losses.copy_(state["loss"] / self.context.layout.data_ranks)
+
+    def _loss_sums(self) -> Tensor:
+        """Each row's sum of losses, of all data ranks: what is not finite on any is so in all."""
+        return self.context.layout.all_reduce(self.stack.losses.clone())

@@ -110,8 +110,8 @@ def assert_equal(results: Sequence[dict[str, Any]], plain: dict[str, Any], job: 
     place = (of.workload.spec, of.optimizer, of.schedule, of.technique, of.layout)
     for result in results:
         assert result["finite"] == plain["finite"] == [True] * len(trials), place
-        # The sums of losses in it are those of the rank's stage, and in a stack of its share.
-        assert staged or kind == "stacked" or result["state"] == results[0]["state"], place
+        # The sums of losses in it are those of the rank's stage.
+        assert staged or result["state"] == results[0]["state"], place
         for row in range(len(trials)):
             for key in ("weights", "measured"):
                 assert largest_difference(result[key][row], plain[key][row]) < close, place
