@@ -149,11 +149,11 @@ class ModuleRun:
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from ``state``."""
         self.step = state["step"]
-        self.order.load(state.get("order"), self.step)
+        self.order.load(state["order"], self.step)
         # An optimizer keeps what it is given and changes it in place.
         whole = {**state, "optimizer": gather(state["optimizer"])}
         self.context.layout.load(self.model, self.optimizer, whole)
-        self.context.layout.load_communication(self.model, state.get("communication", {}))
+        self.context.layout.load_communication(self.model, state["communication"])
         self.loss_sum.copy_(state["loss"] / self.context.layout.data_ranks)
-        self.gradient.load(state.get("scaling", {}))
+        self.gradient.load(state["scaling"])
         self.hooks.state = gather(state["techniques"], self.context.device)

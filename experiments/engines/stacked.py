@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.engines.base import Engine, gather
+from experiments.engines.base import Engine
 from experiments.engines.capture.stacked_program import advance_captured
 from experiments.engines.metric_sums import MetricSums, measure, watched
 from experiments.engines.randomness import RandomDraws, key_of
@@ -233,12 +233,12 @@ class StackedEngine(Engine):
     def restore(self, row: int, state: Any) -> None:
         # Rows that repeat this one stay where they are, and must not share its order.
         order = self.context.order(self.rows[row].trial)
-        order.load(state.get("order"), state["step"])
+        order.load(state["order"], state["step"])
         self.rows[row] = replace(self.rows[row], order=order, step=state["step"])
         self.stack.weights[row].copy_(state["weights"])
         self.stack.losses[row].copy_(state["loss"] / self.context.layout.data_ranks)
         self.update.restore(row, state["update"])
-        self.techniques.restore(row, state.get("techniques", {}))
+        self.techniques.restore(row, state["techniques"])
 
     def weights(self, row: int) -> dict[str, Tensor]:
         return self._state_dict({name: view[row] for name, view in self.stack.views.items()})
@@ -259,28 +259,6 @@ class StackedEngine(Engine):
         return {
             name: named.get(name, value).clone() for name, value in self.base.state_dict().items()
         }
-
-    def state(self) -> dict[str, Any]:
-        values = {
-            "steps": [row.step for row in self.rows],
-            "weights": self.stack.weights,
-            "update": self.update.state(),
-            "loss": self._loss_sums(),
-            "techniques": self.techniques.state,
-            "orders": [row.order.state() for row in self.rows[: len(self.trials)]],
-        }
-        return {name: gather(value, torch.device("cpu")) for name, value in values.items()}
-
-    @torch.no_grad()
-    def load(self, state: dict[str, Any]) -> None:
-        steps = zip(self.rows, state["steps"], strict=True)
-        self.rows = [replace(row, step=step) for row, step in steps]
-        for row, of_order in zip(self.rows, state["orders"], strict=False):
-            row.order.load(of_order, row.step)
-        self.stack.weights.copy_(state["weights"])
-        self.update.load(state["update"])
-        self.techniques.load(state["techniques"])
-        self.stack.losses.copy_(state["loss"] / self.context.layout.data_ranks)
 
     def _loss_sums(self) -> Tensor:
         """Each row's sum of losses, of all data ranks: what is not finite on any is so in all."""

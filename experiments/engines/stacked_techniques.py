@@ -125,12 +125,8 @@ class StackedTechniques:
         return copied
 
     def restore(self, row: int, state: dict[str, Any]) -> None:
-        """Set a row back to the ``state`` that was copied of it."""
+        """Set a row to the ``state`` that was copied of it."""
         _map(lambda value, saved: value[row].copy_(saved), self.state, state)
-
-    def load(self, state: dict[str, Any]) -> None:
-        """Continue from the ``state`` of the same rows."""
-        _map(lambda value, saved: value.copy_(saved), self.state, state)
 
 
 def _copy(into: dict[str, Tensor], values: dict[str, Tensor]) -> None:

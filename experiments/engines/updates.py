@@ -40,13 +40,7 @@ class Update(Protocol):
         """The state of each of these rows, for ``restore``."""
 
     def restore(self, row: int, saved: Any) -> None:
-        """Set a row back to the ``saved`` state that was copied of it."""
-
-    def state(self) -> dict[str, Any]:
-        """The state, for ``load``."""
-
-    def load(self, state: dict[str, Any]) -> None:
-        """Continue from ``state``."""
+        """Set a row to the ``saved`` state that was copied of it."""
 
 
 class FusedUpdate:
@@ -87,15 +81,8 @@ class FusedUpdate:
         return [{name: of_rows[i] for name, of_rows in states.items()} for i in range(len(rows))]
 
     def restore(self, row: int, saved: Any) -> None:
-        for name, value in saved.items():
-            self.form.state[name][row].copy_(value)
-
-    def state(self) -> dict[str, Any]:
-        return dict(self.form.state)
-
-    def load(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            self.form.state[name].copy_(value)
+        for name, value in self.form.state.items():
+            value[row].copy_(saved[name])
 
 
 @dataclass(kw_only=True)
@@ -202,13 +189,6 @@ class SeparateUpdate:
     def restore(self, row: int, saved: Any) -> None:
         # An optimizer keeps what it is given and changes it in place.
         self.models[row].torch.load_state_dict(gather(saved))
-
-    def state(self) -> dict[str, Any]:
-        return {"models": [model.torch.state_dict() for model in self.models]}
-
-    def load(self, state: dict[str, Any]) -> None:
-        for row, saved in enumerate(state["models"]):
-            self.restore(row, saved)
 
 
 def make_update(context: StudyContext, trials: Sequence[Trial], stack: Stack) -> Update:

@@ -324,7 +324,7 @@ def _wait(engine: Engine) -> None:
 def _model_bytes(engine: Engine) -> int:
     """Bytes of all that the engine holds of its models, with a gradient for each weight."""
     weights = sum(value.nbytes for value in engine.weights(0).values())
-    return _bytes(engine.state()) + len(engine.trials) * weights
+    return sum(_bytes(engine.copy([row])) + weights for row in range(len(engine.trials)))
 
 
 def _bytes(values: Any) -> int:
