@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 from experiments.engines.base import Engine
+from experiments.engines.batches import Batches, Row
 from experiments.engines.capture.stacked_program import advance_captured
 from experiments.engines.metric_sums import MetricSums, measure, watched
 from experiments.engines.randomness import RandomDraws, key_of
 from experiments.engines.stack import Stack, StackedStep, width_of
-from experiments.engines.stacked_batches import Row, StackedBatches
 from experiments.engines.stacked_techniques import StackedTechniques
 from experiments.engines.updates import Update, learning_rates, make_update
 from experiments.plan import Trial
@@ -55,7 +55,7 @@ class StackedEngine(Engine):
         rows = [Row(trial=trial, order=context.order(trial)) for trial in trials]
         # Rows up to the stack's width are the last trial again, their results unread.
         self.rows = [*rows, *rows[-1:] * (self.stack.width - len(rows))]
-        self._batches = StackedBatches(context)
+        self._batches = Batches(context, stacked=True)
         of_rows = [row.trial for row in self.rows]
         self.update: Update = make_update(context, of_rows, self.stack)
         self.techniques = StackedTechniques([context.techniques_of(t) for t in of_rows], self.stack)

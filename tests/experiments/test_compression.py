@@ -40,7 +40,7 @@ def step_of_each_rank(of: Study) -> list[dict[str, torch.Tensor]]:
     """Each rank's share of the first gradient: a step of SGD at learning rate 1 on its examples."""
     whole = engine("module", alone(of), trials(of, 1, **PLAIN))
     run = whole.runs[0]  # type: ignore[attr-defined]
-    ((_, batch),) = run.context.train.batches(run.order, range(1), slice(0, BATCH), run.trial.seed)
+    batch = run.context.train.fetch_step(run.order, slice(0, BATCH), run.trial.seed, 0)
     shares = []
     for part in (slice(0, BATCH // 2), slice(BATCH // 2, BATCH)):
         run.model.zero_grad()

@@ -236,9 +236,7 @@ def test_masters_are_exact(models: WorkloadRef) -> None:
     model = context.model(pack[0])
     assert {p.dtype for p in model.parameters()} == {torch.float32}
     start = {n: p.detach().clone() for n, p in model.named_parameters()}
-    ((_, (x, y)),) = context.train.batches(
-        context.order(pack[0]), range(1), slice(0, 32), pack[0].seed
-    )
+    x, y = context.train.fetch_step(context.order(pack[0]), slice(0, 32), pack[0].seed, 0)
     model.bfloat16()
     loss = nn.functional.cross_entropy(model(x.bfloat16()).float(), y, reduction="none")
     loss.backward(torch.full((32,), 1 / 32))
