@@ -14,7 +14,6 @@ from experiments.engines.base import gather
 from experiments.engines.batches import Batches, Row
 from experiments.engines.metric_sums import MetricSums, measure, watched
 from experiments.engines.module_gradient import ModuleGradient, ModuleTechniques
-from experiments.engines.passes import ForwardPasses
 from experiments.engines.randomness import RandomDraws
 from experiments.optimizers.groups import Rates, parameter_options
 from experiments.optimizers.schedule_free import evaluated_weights
@@ -72,12 +71,13 @@ class ModuleRun:
         layout.communicate(self.model, self.techniques.communication())
         self.rates = Rates(self.optimizer, context.optimizer.name)
         self.hooks = ModuleTechniques(context, self.techniques, self.model)
-        passes = ForwardPasses(context, trial, self.techniques, self.draws, micro_batch, cache)
         self.order = context.order(trial)
         self.batches = Batches(context, stacked=False)
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=context.device)
         """Running sum of all losses: once it is not finite, it never is again."""
-        self.gradient = ModuleGradient(self.hooks, passes, self.loss_sum)
+        self.gradient = ModuleGradient(
+            self.hooks, trial, self.draws, micro_batch, self.loss_sum, cache
+        )
         self.step = 0
 
     def advance(self, steps: int) -> None:
