@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.engines.base import Engine
+from experiments.engines.base import Engine, gather
 from experiments.engines.batches import Batches, Row
 from experiments.engines.capture.stacked_program import advance_captured
 from experiments.engines.metric_sums import MetricSums, measure, watched
@@ -215,19 +215,20 @@ class StackedEngine(Engine):
 
     @torch.no_grad()
     def copy(self, rows: Sequence[int]) -> list[Any]:
-        where = torch.tensor(list(rows), device=self.context.device)
-        weights, losses = self.stack.weights[where], self._loss_sums()[where]
-        return [
+        # What is not finite on one rank is not finite in the sum.
+        losses = self.context.layout.all_reduce(self.stack.losses.clone())
+        states = (
             {
                 "step": self.rows[row].step,
-                "weights": weights[i],
-                "loss": losses[i],
-                "update": update,
-                "techniques": self.techniques.copy(row),
+                "weights": self.stack.weights[row],
+                "loss": losses[row],
+                "update": self.update.of_row(row),
+                "techniques": self.techniques.of_row(row),
                 "order": self.rows[row].order.state(),
             }
-            for i, (row, update) in enumerate(zip(rows, self.update.copy(where), strict=True))
-        ]
+            for row in rows
+        )
+        return [gather(state) for state in states]
 
     @torch.no_grad()
     def restore(self, row: int, state: Any) -> None:
@@ -259,7 +260,3 @@ class StackedEngine(Engine):
         return {
             name: named.get(name, value).clone() for name, value in self.base.state_dict().items()
         }
-
-    def _loss_sums(self) -> Tensor:
-        """Each row's sum of losses, of all data ranks: what is not finite on any is so in all."""
-        return self.context.layout.all_reduce(self.stack.losses.clone())

@@ -36,11 +36,11 @@ class Update(Protocol):
     def add(self, other: Any) -> None:
         """Append the rows of ``other``, which are at their first step, as the stack does."""
 
-    def copy(self, rows: Tensor) -> list[Any]:
-        """The state of each of these rows, for ``restore``."""
+    def of_row(self, row: int) -> Any:
+        """The state of a row, for ``restore``; the tensors are not copied."""
 
     def restore(self, row: int, saved: Any) -> None:
-        """Set a row to the ``saved`` state that was copied of it."""
+        """Set a row to its ``saved`` state."""
 
 
 class FusedUpdate:
@@ -76,9 +76,8 @@ class FusedUpdate:
     def add(self, other: FusedUpdate) -> None:
         self.form.add(other.form)
 
-    def copy(self, rows: Tensor) -> list[Any]:
-        states = {name: value[rows].unbind() for name, value in self.form.state.items()}
-        return [{name: of_rows[i] for name, of_rows in states.items()} for i in range(len(rows))]
+    def of_row(self, row: int) -> Any:
+        return {name: value[row] for name, value in self.form.state.items()}
 
     def restore(self, row: int, saved: Any) -> None:
         for name, value in self.form.state.items():
@@ -183,8 +182,8 @@ class SeparateUpdate:
         for row, model in enumerate(self.models):
             model.bind(self.stack, row)
 
-    def copy(self, rows: Tensor) -> list[Any]:
-        return [gather(self.models[row].torch.state_dict()) for row in rows.tolist()]
+    def of_row(self, row: int) -> Any:
+        return self.models[row].torch.state_dict()
 
     def restore(self, row: int, saved: Any) -> None:
         # An optimizer keeps what it is given and changes it in place.
