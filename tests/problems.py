@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from experiments import optimizers, schedules
+from experiments.encoding import decode, encode
 from experiments.engines import Engine, make_engine
 from experiments.parallel import SOLO, Ranks
 from experiments.plan import Layout, Measurement, Outcome, Pack, Study, Trial, WorkloadRef
@@ -93,6 +94,17 @@ def engine(
 ) -> Engine:
     """An engine that is about to take its first step."""
     return make_engine(kind, StudyContext.load(of, device, group), some)
+
+
+def saved(one: Engine) -> bytes:
+    """The states of all trials of an engine, as a snapshot has them."""
+    return encode(one.copy(range(len(one.trials))))
+
+
+def restore(one: Engine, states: bytes) -> None:
+    """Take all trials of an engine to where they were when ``saved``."""
+    for row, state in enumerate(decode(states)):
+        one.restore(row, state)
 
 
 def train(of: Study, some: tuple[Trial, ...], kind: str = "module", **more: Any) -> list[Any]:

@@ -83,11 +83,12 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def copy(self, rows: Sequence[int]) -> list[Any]:
-        """A copy of each trial's present state, from which ``restore`` continues."""
+        """A copy of all that each of these trials needs to go on exactly: tensors and plain values.
+        Every rank gets the same, and calls it for the same rows."""
 
     @abc.abstractmethod
     def restore(self, row: int, state: Any) -> None:
-        """Set a trial back to the ``state`` that was copied of it."""
+        """Set a trial to the ``state`` that was copied of it, in any pack and on any device."""
 
     @abc.abstractmethod
     def weights(self, row: int) -> dict[str, Tensor]:
@@ -102,14 +103,6 @@ class Engine(abc.ABC):
     def measured(self, row: int) -> dict[str, Tensor]:
         """As ``weights``, but as evaluations measure them: a technique or an optimizer may average
         them."""
-
-    @abc.abstractmethod
-    def state(self) -> dict[str, Any]:
-        """All that ``load`` needs to continue exactly, as CPU tensors and plain values."""
-
-    @abc.abstractmethod
-    def load(self, state: dict[str, Any]) -> None:
-        """Continue from ``state`` of an engine with the same context and trials."""
 
 
 def gather(values: Any, device: torch.device | None = None) -> Any:

@@ -29,9 +29,9 @@ class MetricSums:
         self,
         models: int,
         device: torch.device,
-        workload: Workload | None = None,
-        examples: int = 0,
-        watched: str | None = None,
+        workload: Workload,
+        examples: int,
+        watched: str | None,
     ) -> None:
         """
         Args:
@@ -51,23 +51,23 @@ class MetricSums:
     def add(
         self,
         metrics: Mapping[str, Any],
-        indices: Tensor | int,
-        batch: Batch | None = None,
+        indices: Tensor,
+        batch: Batch,
         output: Any = None,
     ) -> None:
         """Add a chunk: per metric ``(models, examples)`` values, (``(models,)`` sum, count), or
         sums and counts of ``(models, examples)`` each.
 
         Args:
-            indices: its examples, or only their number where no outputs are gathered.
+            indices: its examples.
             batch: the chunk itself, whose targets are gathered beside the outputs.
             output: that of a single model, where it is not among the metrics.
         """
-        if output is not None and self.workload is not None and self.workload.measures_split:
+        if output is not None and self.workload.measures_split:
             metrics = {**metrics, OUTPUTS: output.unsqueeze(0)}
-        examples = indices if isinstance(indices, int) else len(indices)
+        examples = len(indices)
         for name, value in metrics.items():
-            if name == OUTPUTS and isinstance(indices, Tensor) and batch is not None:
+            if name == OUTPUTS:
                 self.outputs.append((indices, value, batch[1]))
                 continue
             total, count = value if isinstance(value, tuple) else (value, None)
@@ -117,7 +117,7 @@ class MetricSums:
 
     def _of_the_split(self, all_reduce: Callable[[Tensor], Tensor]) -> list[dict[str, float]]:
         """Each model's ``split_metrics``: every rank has all outputs then, and the same numbers."""
-        if self.workload is None or not self.outputs:
+        if not self.outputs:
             return [{} for _ in range(self.models)]
         _, outputs, targets = self.outputs[0]
         whole_outputs = outputs.new_zeros(self.models, self.examples, *outputs.shape[2:])

@@ -143,10 +143,3 @@ class ModuleEngine(Engine):
     def measured(self, row: int) -> dict[str, Tensor]:
         with self.runs[row].measured_weights():
             return self.weights(row)
-
-    def state(self) -> dict[str, Any]:
-        return {"runs": [gather(run.copy(), torch.device("cpu")) for run in self.runs]}
-
-    def load(self, state: dict[str, Any]) -> None:
-        for run, of_run in zip(self.runs, state["runs"], strict=True):
-            run.restore(of_run)

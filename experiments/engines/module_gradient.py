@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from experiments.engines.passes import ForwardPasses
-from experiments.engines.randomness import refuse_random_numbers
+from experiments.engines.randomness import RandomDraws, refuse_random_numbers
 from experiments.errors import ExperimentError
+from experiments.parallel.base import ForwardPass
+from experiments.plan import Trial
 from experiments.techniques import Techniques
+from experiments.training.micro_batch import buffers_kept
 from experiments.training.study_context import StudyContext
 from workloads import Batch
+from workloads.checks import check_per_example
 
 
 class ModuleTechniques:
@@ -75,15 +79,13 @@ class ModuleTechniques:
         with self._checked(step) as made:
             gradients, weights = self._gradients()
             trained = {name: w.clone() for name, w in weights.items()}
-            buffers = {name: buffer.clone() for name, buffer in self.model.named_buffers()}
             self.set_weights(
                 self.now.changed("perturbed", weights, gradients, state=self.state, step=made)
             )
-        yield
+        with buffers_kept(self.model):
+            yield
         with torch.no_grad():
             self.set_weights(trained)
-            for name, buffer in self.model.named_buffers():
-                buffer.copy_(buffers[name])
 
     @contextmanager
     def measured(self) -> Iterator[None]:
@@ -113,30 +115,40 @@ class ModuleTechniques:
 
 
 class ModuleGradient:
-    """The gradient of the mean loss over the global batch, in ``.grad``."""
+    """The gradient of the mean loss over the global batch, in ``.grad``: of micro-batches, with
+    random numbers and weights."""
 
     def __init__(
         self,
-        techniques: ModuleTechniques,
-        passes: ForwardPasses,
+        hooks: ModuleTechniques,
+        trial: Trial,
+        draws: RandomDraws,
+        micro_batch: int,
         losses: Tensor,
+        cache: dict[Any, Tensor],
     ) -> None:
         """
         Args:
+            draws: what a forward pass of the trial's model draws.
+            micro_batch: most examples of a pass.
             losses: the running sum of all losses, which is added to.
+            cache: of what depends on shapes alone; the runs of an engine share it.
 
         Raises:
             ExperimentError: a pipeline cannot do what a technique wants, or the layout or a
                 technique cannot scale losses.
         """
-        self.scaler = _scaler(techniques) if techniques.context.precision.scales else None
+        self.hooks, self.context, self.model = hooks, hooks.context, hooks.model
+        self.trial, self.workload = trial, self.context.workload_of(trial)
+        self.draws, self.micro_batch, self.losses, self.cache = draws, micro_batch, losses, cache
+        self.layout = self.context.layout
+        self.scaler = _scaler(hooks) if self.context.precision.scales else None
         self.skipped = 0
         """Steps without an update, whose scaled gradient overflowed."""
-        self.techniques, self.passes, self.losses = techniques, passes, losses
-        self.model, self.layout = techniques.model, techniques.context.layout
         self._parameters = tuple(self.model.parameters())
+        self._divided: dict[int, tuple[int, int, int, bool]] = {}
         if self.layout.staged:
-            for part in techniques.techniques:
+            for part in hooks.techniques:
                 for hook in ("select", "forward"):
                     if part.defines(hook):
                         raise ExperimentError(
@@ -158,10 +170,10 @@ class ModuleGradient:
 
     def take(self, batch: Batch, step: int) -> None:
         """That of a step, of whose global batch this rank has ``batch``."""
-        weights = self._selected(batch, step) if self.techniques.has["select"] else None
+        weights = self._selected(batch, step) if self.hooks.has["select"] else None
         self._gradient(batch, step, weights)
-        if self.techniques.has["perturbed"]:
-            with self.techniques.perturbed(step):
+        if self.hooks.has["perturbed"]:
+            with self.hooks.perturbed(step):
                 self._gradient(batch, step, weights)
 
     def update(self, optimizer: torch.optim.Optimizer, step: int) -> None:
@@ -170,9 +182,9 @@ class ModuleGradient:
         if self.scaler is not None and not self._unscaled(self.scaler, optimizer):
             self.skipped += 1
             return
-        self.techniques.change_gradient(step)
+        self.hooks.change_gradient(step)
         optimizer.step()
-        self.techniques.change_weights("after_step", step)
+        self.hooks.change_weights("after_step", step)
 
     def _unscaled(self, scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> bool:
         """Divide the gradient by the scale; whether it is finite."""
@@ -182,41 +194,107 @@ class ModuleGradient:
         return scaler.get_scale() >= scale
 
     def _gradient(self, batch: Batch, step: int, weights: Tensor | None) -> None:
-        scale = None if self.scaler is None else self.scaler.scale
-        passes = self.passes.of(batch, step, weights, scale)
         for parameter in self._parameters:
             parameter.grad = None
-        self.layout.accumulate(self.model, passes, self.losses)
+        self.layout.accumulate(self.model, self._passes(batch, step, weights), self.losses)
         self.layout.finish_gradient(self.model)
 
     @torch.no_grad()
     def _selected(self, batch: Batch, step: int) -> Tensor:
         """The weights of this rank's examples."""
-        context, share = self.passes.context, self.passes.context.part(step)
-        buffers = {name: buffer.clone() for name, buffer in self.model.named_buffers()}
-        parts = [each.loss(self.model) for each in self.passes.of(batch, step)]
-        for name, buffer in self.model.named_buffers():
-            buffer.copy_(buffers[name])
+        share = self.context.part(step)
+        with buffers_kept(self.model):
+            parts = [each.loss(self.model) for each in self._passes(batch, step)]
         of_rank = torch.cat(parts) if parts else self.losses.new_zeros(0)
-        losses = of_rank.new_zeros(context.study.batches.size(step))
+        losses = of_rank.new_zeros(self.context.study.batches.size(step))
         losses[share] = of_rank
         losses = self.layout.all_reduce(losses)
-        made = torch.tensor(step, device=context.device)
-        return self.techniques.techniques.select(losses, made)[share]
+        made = torch.tensor(step, device=self.context.device)
+        return self.hooks.techniques.select(losses, made)[share]
+
+    def _passes(
+        self, batch: Batch, step: int, weights: Tensor | None = None
+    ) -> Iterator[ForwardPass]:
+        """The forward passes of a step. ``weights``: of the examples of ``batch`` in the mean loss;
+        equal ones unless given."""
+        whole = self.context.study.batches.size(step)
+        if whole not in self._divided:
+            self._divided[whole] = self._divide(step, whole)
+        first, most, count, everywhere = self._divided[whole]
+        for i in range(count):
+            part = batch
+            if count > 1:
+                part = tuple(x[i * most : (i + 1) * most] for x in batch)
+            examples = part[0].shape[0]
+            of_part: Callable[[torch.dtype], Tensor] = partial(self._weights, examples, whole)
+            if weights is not None:
+                of_part = weights[i * most : (i + 1) * most].to
+            drawing = partial(self._drawing, step, first + i * most, examples)
+            yield ForwardPass(
+                batch=part,
+                loss=partial(self._loss, part, drawing),
+                drawing=drawing,
+                weights=of_part if self.scaler is None else _scaled(of_part, self.scaler),
+                sums=everywhere and i == count - 1,
+            )
+
+    def _divide(self, step: int, whole: int) -> tuple[int, int, int, bool]:
+        """Of a global batch of so many examples: the place of this rank's first one, most examples
+        of a pass, this rank's passes, and whether every rank has one."""
+        layout, unit = self.layout, self.context.ghost_batch or 1
+        most = layout.micro_batch(whole, self.micro_batch, unit)
+        count = layout.passes(whole, most, unit)
+        return self.context.part(step).start, most, count, whole // unit >= layout.data_ranks
+
+    @contextmanager
+    def _drawing(
+        self, step: int, start: int, examples: int, modules: Collection[str] = ()
+    ) -> Iterator[None]:
+        drawing = self.draws.drawing(
+            self.trial.seed,
+            step,
+            start,
+            examples,
+            self.context.device,
+            self.cache,
+            first=self.draws.first_of(modules) if modules else 0,
+            part=self.layout.activation_part,
+        )
+        with drawing, self.context.autocast():
+            yield
+
+    def _loss(self, batch: Batch, drawing: Any, model: Any) -> Tensor:
+        with drawing():
+            loss = self.hooks.techniques.loss(self.workload, model, batch)
+        if loss.shape != batch[0].shape[:1]:
+            check_per_example(loss, len(batch[0]), "loss", self.workload)
+        return loss
+
+    def _weights(self, examples: int, whole: int, dtype: torch.dtype) -> Tensor:
+        key, device = (examples, whole, dtype), self.context.device
+        if key not in self.cache:
+            self.cache[key] = torch.full((examples,), 1 / whole, dtype=dtype, device=device)
+        return self.cache[key]
 
 
-def _scaler(techniques: ModuleTechniques) -> torch.amp.GradScaler:
+def _scaled(
+    weights: Callable[[torch.dtype], Tensor], scaler: torch.amp.GradScaler
+) -> Callable[[torch.dtype], Tensor]:
+    return lambda dtype: scaler.scale(weights(dtype))
+
+
+def _scaler(hooks: ModuleTechniques) -> torch.amp.GradScaler:
     """
     Raises:
         ExperimentError: the layout or a technique cannot scale losses.
     """
-    layout, device = techniques.context.study.layout, techniques.context.device
+    layout, device = hooks.context.study.layout, hooks.context.device
     if layout.dimensions or layout.name not in (None, "data"):
         raise ExperimentError(
             "precision float16 scales the loss, which needs the whole gradient on each rank",
             hint="precision: bfloat16, or data parallelism alone",
         )
-    for part in techniques.techniques:
+    for part in hooks.techniques:
         if part.defines("perturbed") or part.defines("communication"):
             raise ExperimentError(
                 f"technique {part.label} needs the gradient before it is scaled back, which "

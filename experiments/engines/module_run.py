@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from experiments.convolutions import keep_channels_last
 from experiments.engines.base import gather
+from experiments.engines.batches import Batches, Row
 from experiments.engines.metric_sums import MetricSums, measure, watched
 from experiments.engines.module_gradient import ModuleGradient, ModuleTechniques
-from experiments.engines.passes import ForwardPasses
 from experiments.engines.randomness import RandomDraws
 from experiments.optimizers.groups import Rates, parameter_options
 from experiments.optimizers.schedule_free import evaluated_weights
@@ -71,32 +71,33 @@ class ModuleRun:
         layout.communicate(self.model, self.techniques.communication())
         self.rates = Rates(self.optimizer, context.optimizer.name)
         self.hooks = ModuleTechniques(context, self.techniques, self.model)
-        passes = ForwardPasses(context, trial, self.techniques, self.draws, micro_batch, cache)
         self.order = context.order(trial)
+        self.batches = Batches(context, stacked=False)
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=context.device)
         """Running sum of all losses: once it is not finite, it never is again."""
-        self.gradient = ModuleGradient(self.hooks, passes, self.loss_sum)
+        self.gradient = ModuleGradient(
+            self.hooks, trial, self.draws, micro_batch, self.loss_sum, cache
+        )
         self.step = 0
 
     def advance(self, steps: int) -> None:
         """Take so many steps."""
         context, meta = self.context, self.trial.metaparameters
         constant, factor = context.schedule.is_constant(meta), context.schedule.factor_of(meta)
-        normed, hooks, seed = has_batch_norm(self.model), self.hooks, self.trial.seed
+        normed, hooks = has_batch_norm(self.model), self.hooks
         rate = float(meta.get("learning_rate", 1.0))
-        pieces = context.study.batches.pieces(self.step, steps)
-        batches = context.train.batches_of(
-            self.order, pieces, context.part, seed, self.techniques.augmentation(seed)
-        )
-        for step, batch in batches:
-            if not constant:
-                self.rates.scale(factor(step))
-            hooks.begin(step, rate if constant else rate * factor(step))
-            hooks.change_weights("before_step", step)
-            self.gradient.take(batch, step)
-            self.gradient.update(self.optimizer, step)
-            if normed:
-                finish_step(self.model, context.layout.all_reduce)
+        for piece in context.study.batches.pieces(self.step, steps):
+            row = Row(trial=self.trial, order=self.order, step=piece.start)
+            for done, batch in self.batches.take([row], 1, len(piece)):
+                step = piece.start + done
+                if not constant:
+                    self.rates.scale(factor(step))
+                hooks.begin(step, rate if constant else rate * factor(step))
+                hooks.change_weights("before_step", step)
+                self.gradient.take(batch, step)
+                self.gradient.update(self.optimizer, step)
+                if normed:
+                    finish_step(self.model, context.layout.all_reduce)
         self.step += steps
 
     def evaluate(
@@ -149,11 +150,11 @@ class ModuleRun:
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from ``state``."""
         self.step = state["step"]
-        self.order.load(state.get("order"), self.step)
+        self.order.load(state["order"], self.step)
         # An optimizer keeps what it is given and changes it in place.
         whole = {**state, "optimizer": gather(state["optimizer"])}
         self.context.layout.load(self.model, self.optimizer, whole)
-        self.context.layout.load_communication(self.model, state.get("communication", {}))
+        self.context.layout.load_communication(self.model, state["communication"])
         self.loss_sum.copy_(state["loss"] / self.context.layout.data_ranks)
-        self.gradient.load(state.get("scaling", {}))
+        self.gradient.load(state["scaling"])
         self.hooks.state = gather(state["techniques"], self.context.device)

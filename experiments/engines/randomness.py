@@ -26,6 +26,7 @@ from experiments.engines.random_functions import EMPTY, REPLACED
 from experiments.errors import ExperimentError
 from experiments.seeds import derive
 from experiments.techniques import Techniques
+from experiments.training.micro_batch import buffers_kept
 from experiments.training.study_context import StudyContext
 from workloads import Workload, WorkloadError
 from workloads.ghost import has_batch_norm
@@ -111,11 +112,11 @@ class RandomDraws:
         """
         workload, techniques = workload or context.workload, techniques or context.techniques
         unit = context.ghost_batch or (32 if has_batch_norm(model) else 1)
-        buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
         sizes = (2 * unit, 3 * unit)
-        recorded = [_Recorder.record(context, workload, techniques, model, size) for size in sizes]
-        for name, buffer in model.named_buffers():
-            buffer.copy_(buffers[name])
+        with buffers_kept(model):
+            recorded = [
+                _Recorder.record(context, workload, techniques, model, size) for size in sizes
+            ]
         reason = next((each.foreign for each in recorded if each.foreign), None)
         if reason is not None:
             return cls(unsupported=reason)

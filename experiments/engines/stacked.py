@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 from experiments.engines.base import Engine, gather
+from experiments.engines.batches import Batches, Row
 from experiments.engines.capture.stacked_program import advance_captured
 from experiments.engines.metric_sums import MetricSums, measure, watched
 from experiments.engines.randomness import RandomDraws, key_of
 from experiments.engines.stack import Stack, StackedStep, width_of
-from experiments.engines.stacked_batches import Row, StackedBatches
 from experiments.engines.stacked_techniques import StackedTechniques
 from experiments.engines.updates import Update, learning_rates, make_update
 from experiments.plan import Trial
@@ -55,7 +55,7 @@ class StackedEngine(Engine):
         rows = [Row(trial=trial, order=context.order(trial)) for trial in trials]
         # Rows up to the stack's width are the last trial again, their results unread.
         self.rows = [*rows, *rows[-1:] * (self.stack.width - len(rows))]
-        self._batches = StackedBatches(context)
+        self._batches = Batches(context, stacked=True)
         of_rows = [row.trial for row in self.rows]
         self.update: Update = make_update(context, of_rows, self.stack)
         self.techniques = StackedTechniques([context.techniques_of(t) for t in of_rows], self.stack)
@@ -95,9 +95,8 @@ class StackedEngine(Engine):
 
     def _advance(self, steps: int, seen: Sequence[Row]) -> None:
         """Take steps of one batch size; ``seen``: the rows whose examples each row sees."""
-        batches, active = self._batches, len(self.trials)
         if not advance_captured(self.stepper, self.update, self.rows, seen, steps):
-            self._take(batches.take(seen, active, steps), seen[0].step)
+            self._take(self._batches.take(seen, len(self.trials), steps), seen[0].step)
         self.rows = [replace(row, step=row.step + steps) for row in self.rows]
 
     def _take(self, batches: Iterator[tuple[int, Batch]], first: int) -> None:
@@ -181,10 +180,9 @@ class StackedEngine(Engine):
         return flags
 
     def keep(self, rows: Sequence[int]) -> None:
-        rows = list(rows)
         self.trials = [self.trials[i] for i in rows]
         if rows:
-            self._pick(rows, self.stack.width)
+            self._pick(list(rows), self.stack.width)
 
     @torch.no_grad()
     def add(self, trials: Sequence[Trial]) -> None:
@@ -217,30 +215,31 @@ class StackedEngine(Engine):
 
     @torch.no_grad()
     def copy(self, rows: Sequence[int]) -> list[Any]:
-        where = torch.tensor(list(rows), device=self.context.device)
-        weights, losses = self.stack.weights[where], self.stack.losses[where]
-        return [
+        # What is not finite on one rank is not finite in the sum.
+        losses = self.context.layout.all_reduce(self.stack.losses.clone())
+        states = (
             {
                 "step": self.rows[row].step,
-                "weights": weights[i],
-                "loss": losses[i],
-                "update": update,
-                "techniques": self.techniques.copy(row),
+                "weights": self.stack.weights[row],
+                "loss": losses[row],
+                "update": self.update.of_row(row),
+                "techniques": self.techniques.of_row(row),
                 "order": self.rows[row].order.state(),
             }
-            for i, (row, update) in enumerate(zip(rows, self.update.copy(where), strict=True))
-        ]
+            for row in rows
+        )
+        return [gather(state) for state in states]
 
     @torch.no_grad()
     def restore(self, row: int, state: Any) -> None:
         # Rows that repeat this one stay where they are, and must not share its order.
         order = self.context.order(self.rows[row].trial)
-        order.load(state.get("order"), state["step"])
+        order.load(state["order"], state["step"])
         self.rows[row] = replace(self.rows[row], order=order, step=state["step"])
         self.stack.weights[row].copy_(state["weights"])
-        self.stack.losses[row].copy_(state["loss"])
+        self.stack.losses[row].copy_(state["loss"] / self.context.layout.data_ranks)
         self.update.restore(row, state["update"])
-        self.techniques.restore(row, state.get("techniques", {}))
+        self.techniques.restore(row, state["techniques"])
 
     def weights(self, row: int) -> dict[str, Tensor]:
         return self._state_dict({name: view[row] for name, view in self.stack.views.items()})
@@ -261,27 +260,3 @@ class StackedEngine(Engine):
         return {
             name: named.get(name, value).clone() for name, value in self.base.state_dict().items()
         }
-
-    def state(self) -> dict[str, Any]:
-        values = {
-            "steps": [row.step for row in self.rows],
-            "weights": self.stack.weights,
-            "update": self.update.state(),
-            "loss": self.stack.losses,
-            "techniques": self.techniques.state,
-            "orders": [row.order.state() for row in self.rows[: len(self.trials)]],
-        }
-        copied: dict[str, Any] = gather(values, torch.device("cpu"))
-        return copied
-
-    @torch.no_grad()
-    def load(self, state: dict[str, Any]) -> None:
-        steps = zip(self.rows, state["steps"], strict=True)
-        self.rows = [replace(row, step=step) for row, step in steps]
-        saved = state.get("orders", [None] * len(self.trials))
-        for row, of_order in zip(self.rows, saved, strict=False):
-            row.order.load(of_order, row.step)
-        self.stack.weights.copy_(state["weights"])
-        self.update.load(state["update"])
-        self.techniques.load(state.get("techniques", {}))
-        self.stack.losses.copy_(state["loss"])

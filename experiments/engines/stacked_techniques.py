@@ -119,18 +119,13 @@ class StackedTechniques:
         self._arguments = _map(_joined, self._arguments, other._arguments)
         self.state = _map(_joined, self.state, other.state)
 
-    def copy(self, row: int) -> dict[str, Any]:
-        """The state of a row, for ``restore``."""
-        copied: dict[str, Any] = _map(lambda value: value[row].clone(), self.state)
-        return copied
+    def of_row(self, row: int) -> Any:
+        """The state of a row, for ``restore``; the tensors are not copied."""
+        return _map(lambda value: value[row], self.state)
 
     def restore(self, row: int, state: dict[str, Any]) -> None:
-        """Set a row back to the ``state`` that was copied of it."""
+        """Set a row to its ``state``."""
         _map(lambda value, saved: value[row].copy_(saved), self.state, state)
-
-    def load(self, state: dict[str, Any]) -> None:
-        """Continue from the ``state`` of the same rows."""
-        _map(lambda value, saved: value.copy_(saved), self.state, state)
 
 
 def _copy(into: dict[str, Tensor], values: dict[str, Tensor]) -> None:

@@ -36,17 +36,11 @@ class Update(Protocol):
     def add(self, other: Any) -> None:
         """Append the rows of ``other``, which are at their first step, as the stack does."""
 
-    def copy(self, rows: Tensor) -> list[Any]:
-        """The state of each of these rows, for ``restore``."""
+    def of_row(self, row: int) -> Any:
+        """The state of a row, for ``restore``; the tensors are not copied."""
 
     def restore(self, row: int, saved: Any) -> None:
-        """Set a row back to the ``saved`` state that was copied of it."""
-
-    def state(self) -> dict[str, Any]:
-        """The state, for ``load``."""
-
-    def load(self, state: dict[str, Any]) -> None:
-        """Continue from ``state``."""
+        """Set a row to its ``saved`` state."""
 
 
 class FusedUpdate:
@@ -82,20 +76,12 @@ class FusedUpdate:
     def add(self, other: FusedUpdate) -> None:
         self.form.add(other.form)
 
-    def copy(self, rows: Tensor) -> list[Any]:
-        states = {name: value[rows].unbind() for name, value in self.form.state.items()}
-        return [{name: of_rows[i] for name, of_rows in states.items()} for i in range(len(rows))]
+    def of_row(self, row: int) -> Any:
+        return {name: value[row] for name, value in self.form.state.items()}
 
     def restore(self, row: int, saved: Any) -> None:
-        for name, value in saved.items():
-            self.form.state[name][row].copy_(value)
-
-    def state(self) -> dict[str, Any]:
-        return dict(self.form.state)
-
-    def load(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            self.form.state[name].copy_(value)
+        for name, value in self.form.state.items():
+            value[row].copy_(saved[name])
 
 
 @dataclass(kw_only=True)
@@ -196,19 +182,12 @@ class SeparateUpdate:
         for row, model in enumerate(self.models):
             model.bind(self.stack, row)
 
-    def copy(self, rows: Tensor) -> list[Any]:
-        return [gather(self.models[row].torch.state_dict()) for row in rows.tolist()]
+    def of_row(self, row: int) -> Any:
+        return self.models[row].torch.state_dict()
 
     def restore(self, row: int, saved: Any) -> None:
         # An optimizer keeps what it is given and changes it in place.
         self.models[row].torch.load_state_dict(gather(saved))
-
-    def state(self) -> dict[str, Any]:
-        return {"models": [model.torch.state_dict() for model in self.models]}
-
-    def load(self, state: dict[str, Any]) -> None:
-        for row, saved in enumerate(state["models"]):
-            self.restore(row, saved)
 
 
 def make_update(context: StudyContext, trials: Sequence[Trial], stack: Stack) -> Update:

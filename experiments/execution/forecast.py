@@ -246,6 +246,8 @@ def _wait(engine: Engine) -> None:
 
 def _model_bytes(engine: Engine) -> int:
     """Bytes of all that the engine holds of its models, with a gradient for each weight."""
-    held = [value for value in tree_leaves(engine.state()) if isinstance(value, Tensor)]
-    gradients = list(engine.weights(0).values()) * len(engine.trials)
-    return sum(value.nbytes for value in (*held, *gradients))
+    copied = (
+        value for row in range(len(engine.trials)) for value in tree_leaves(engine.copy([row]))
+    )
+    held = sum(value.nbytes for value in copied if isinstance(value, Tensor))
+    return held + len(engine.trials) * sum(value.nbytes for value in engine.weights(0).values())

@@ -369,18 +369,20 @@ class Technique:
     def written(self) -> Arguments:
         """The arguments in their shortest form: what identity and results hold.
 
-        The first argument always, others where they are not the default; the value alone where
-        that is the first one's; ``True`` where there is no argument.
+        The first argument unless it is ``None``, others where they are not the default; the value
+        alone where that is the first one's; ``True`` where there is no argument.
         """
         fields = dataclasses.fields(self)
-        values = {
-            field.name: getattr(self, field.name)
+        values = {field.name: getattr(self, field.name) for field in fields}
+        stated = {
+            field.name: values[field.name]
             for i, field in enumerate(fields)
-            if i == 0 or getattr(self, field.name) != field.default
+            if values[field.name] != field.default or (i == 0 and values[field.name] is not None)
         }
-        if not values:
+        if not stated:
             return True
-        return values if len(values) > 1 else next(iter(values.values()))
+        first = fields[0].name
+        return stated[first] if stated.keys() == {first} else stated
 
     def defines(self, hook: str) -> bool:
         """Whether the class defines this hook."""

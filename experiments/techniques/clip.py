@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from experiments.techniques.base import Arguments, State, Technique, Tensors
+from experiments.techniques.base import State, Technique, Tensors
 
 _EPSILON = 1e-6
 """torch's: the norm of what is clipped stays below the bound."""
@@ -30,12 +30,6 @@ class Clip(Technique):
     def __post_init__(self) -> None:
         if self.norm is None and self.value is None:
             raise ValueError("give norm, value or both: {clip: {norm: 0.1}}")
-
-    @property
-    def written(self) -> Arguments:
-        of = {"norm": self.norm, "value": self.value}
-        stated = {name: value for name, value in of.items() if value is not None}
-        return self.norm if self.norm is not None and len(stated) == 1 else stated
 
     def gradient(self, gradients: Tensors, weights: Tensors, state: State, step: Tensor) -> Tensors:
         del weights, state, step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -264,9 +265,7 @@ class Techniques:
         seeds = {
             n: derive(seed, "technique", p.label) for n, p in self.parts.items() if p.uses_seed
         }
-        techniques = self.with_arguments({name: {"seed": each} for name, each in seeds.items()})
-        techniques.tuned = self.tuned
-        return techniques
+        return self.with_arguments({name: {"seed": each} for name, each in seeds.items()})
 
     def communication(self) -> Communication | None:
         """How the data ranks of one model sum its gradient; ``None``: exactly.
@@ -297,23 +296,17 @@ class Techniques:
 
     def with_budget(self, steps: int) -> Techniques:
         """The same with the steps of the budget, for techniques that use it."""
-        if not self.uses_budget:
-            return self
-        return Techniques(
-            {
-                name: part.with_arguments({"budget_steps": steps}) if part.uses_budget else part
-                for name, part in self.parts.items()
-            }
-        )
+        using = [name for name, part in self.parts.items() if part.uses_budget]
+        return self.with_arguments({name: {"budget_steps": steps} for name in using})
 
     def with_arguments(self, values: Mapping[str, Mapping[str, Any]]) -> Techniques:
         """The same with other values of some arguments, by technique and argument."""
         if not values:
             return self
-        changed = Techniques(
-            {name: part.with_arguments(values.get(name, {})) for name, part in self.parts.items()}
-        )
-        changed.prepared = self.prepared
+        changed = copy.copy(self)
+        changed.parts = {
+            n: part.with_arguments(values.get(n, {})) for n, part in self.parts.items()
+        }
         return changed
 
     def of_trial(self, metaparameters: Mapping[str, Value]) -> Techniques:

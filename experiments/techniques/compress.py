@@ -19,7 +19,7 @@ from torch import Tensor
 
 from experiments.errors import ExperimentError
 from experiments.plan import Layout
-from experiments.techniques.base import Arguments, Communication, Technique
+from experiments.techniques.base import Communication, Technique
 
 
 class Compress(Technique):
@@ -34,24 +34,16 @@ class Compress(Technique):
     """The type in which each gradient is sent and added."""
     powersgd: Annotated[int, Field(ge=1)] | None = None
     """The rank of each matrix that is sent; what has fewer than two dimensions is sent as it is."""
-    exact_steps: Annotated[int, Field(ge=2)] = 2
-    """Steps that PowerSGD begins after."""
     ranks: Annotated[int, Field(ge=2)] | None = None
     """Data ranks: those of the layout."""
+    exact_steps: Annotated[int, Field(ge=2)] = 2
+    """Steps that PowerSGD begins after."""
 
     def __post_init__(self) -> None:
         if (self.to is None) == (self.powersgd is None):
             raise ValueError("give one of fp16, bf16 and {powersgd: RANK}")
         if self.powersgd is None and self.exact_steps != 2:
             raise ValueError("exact_steps are those of powersgd")
-
-    @property
-    def written(self) -> Arguments:
-        of = {"to": self.to, "powersgd": self.powersgd, "ranks": self.ranks}
-        if self.exact_steps != 2:
-            of["exact_steps"] = self.exact_steps
-        stated = {name: value for name, value in of.items() if value is not None}
-        return self.to if self.to is not None and len(stated) == 1 else stated
 
     def in_layout(self, layout: Layout) -> Technique:
         if layout.name is not None or layout.dimensions:

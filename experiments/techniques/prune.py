@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from experiments.counter_random import mixed, uniform
 from experiments.errors import ExperimentError
 from experiments.techniques.base import State, Technique, Tensors
-from experiments.techniques.weight_names import EMBEDDINGS, matrices
+from experiments.techniques.patterns import EMBEDDINGS, matrices
 
 
 class Prune(Technique):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor, nn
 
@@ -95,10 +98,18 @@ def saved_bytes(workload: Workload, model: nn.Module, batch: Batch) -> int:
         return tensor
 
     was_training = model.training
-    buffers = {k: v.clone() for k, v in model.named_buffers()}
-    with torch.random.fork_rng(), torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+    saving = torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x)
+    with torch.random.fork_rng(), buffers_kept(model), saving:
         workload.loss(workload.forward(model.train(), batch), batch)
     model.train(was_training)
-    for name, buffer in model.named_buffers():
-        buffer.copy_(buffers[name])
     return max(1, sum(saved.values()) // len(batch[0]))
+
+
+@contextmanager
+def buffers_kept(model: nn.Module) -> Iterator[None]:
+    """Behind it, the model's buffers are as they were."""
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    yield
+    with torch.no_grad():
+        for name, buffer in model.named_buffers():
+            buffer.copy_(buffers[name])

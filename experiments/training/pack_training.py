@@ -19,8 +19,8 @@ from experiments.parallel import SOLO, Ranks
 from experiments.plan import Pack, Trial
 from experiments.training.clock import Clock
 from experiments.training.loop import Event, TrainingLoop
-from experiments.training.snapshot import PausedTrial, Snapshot, fitting
-from experiments.training.stopping import Evaluation, StudyHits
+from experiments.training.snapshot import SavedTrial, Snapshot, fitting
+from experiments.training.stopping import Evaluation, StudyHits, TrialProgress
 from experiments.training.study_context import StudyContext
 
 
@@ -50,7 +50,7 @@ class Training:
         clock = Clock()
         self.pack = pack
         context = StudyContext.load(pack.study, device, group)
-        first = [trials[t] for t in saved.progress] if saved else list(pack.trials)
+        first = [trials[t] for t in saved.trials] if saved else list(pack.trials)
         if first:
             check_contract(context, first[0])
         engine = make_engine(saved.engine if saved else pack.engine, context, first)
@@ -66,16 +66,21 @@ class Training:
         self.not_kept: str | None = None
         """Why the states of trials cannot be saved, once that is known."""
         if saved:
-            self._restore(saved)
+            for row, of_row in enumerate(saved.trials.values()):
+                self._restore(row, of_row)
+            self._hits.restore(saved.hits)
+            clock.train, clock.evaluation, clock.before = saved.seconds
 
-    def _restore(self, saved: Snapshot) -> None:
+    def _restore(self, row: int, saved: SavedTrial) -> None:
+        """Take a trial of the engine to where it was saved.
+
+        Raises:
+            MalformedError: its state is of another form.
+        """
         with fitting():
-            self._engine.load(saved.state)
-        self._loop.progress = saved.progress
-        self._loop.step = max(self._engine.steps, default=0)
-        self._hits.restore(saved.hits)
-        clock = self._loop.clock
-        clock.train, clock.evaluation, clock.before = saved.seconds
+            self._engine.restore(row, saved.state)
+        self._loop.progress[self._engine.trials[row].id] = saved.progress
+        self._loop.step = max(self._engine.steps)
 
     @property
     def step(self) -> int:
@@ -135,15 +140,11 @@ class Training:
                 continue
             beginning = self._engine.copy([row])[0]
             try:
-                saved = PausedTrial.decode(paused[trial.id])
-                with fitting():
-                    self._engine.restore(row, gather(saved.state, self._engine.context.device))
+                self._restore(row, SavedTrial.decode(paused[trial.id]))
             except MalformedError:
                 self._engine.restore(row, beginning)
-                continue
-            self._loop.progress[trial.id] = saved.progress
-            resumed.add(trial.id)
-        self._loop.step = max(self._engine.steps, default=0)
+            else:
+                resumed.add(trial.id)
         return resumed
 
     def _evaluated(self, evaluations: Sequence[Evaluation]) -> None:
@@ -153,8 +154,7 @@ class Training:
                 self.final[e.trial.id] = self._engine.measured(e.row)
         dominated = [e for e in evaluations if e.outcome and e.outcome.stop_reason == "dominated"]
         for e in dominated if self.pack.keep_paused else ():
-            trial = PausedTrial(progress=e.progress, state=self._engine.copy([e.row])[0])
-            data = self._encoded(trial)
+            data = self._encoded(self._saved(e.row, e.progress))
             if data is None:
                 return  # the others are as large, and of the same kind
             self.paused[e.trial.id] = data
@@ -168,14 +168,21 @@ class Training:
         return self._encoded(
             Snapshot(
                 engine=self.engine,  # type: ignore[arg-type]
-                state=self._engine.state(),
-                progress={trial: self._loop.progress[trial] for trial in self.active},
+                trials={
+                    trial: self._saved(row, self._loop.progress[trial])
+                    for row, trial in enumerate(self.active)
+                },
                 hits=self._hits.of_pack,
                 seconds=(clock.train, clock.evaluation, clock.total),
             )
         )
 
-    def _encoded(self, saved: Snapshot | PausedTrial) -> bytes | None:
+    def _saved(self, row: int, progress: TrialProgress) -> SavedTrial:
+        # One at a time, and in main memory: a device need not hold all of them twice.
+        (state,) = self._engine.copy([row])
+        return SavedTrial(progress=progress, state=gather(state, torch.device("cpu")))
+
+    def _encoded(self, saved: Snapshot | SavedTrial) -> bytes | None:
         try:
             return saved.encode()
         except UnencodableError as error:

@@ -1,4 +1,5 @@
-"""Training as bytes: a snapshot of a pack, and one paused trial; strictly read, never unpickled."""
+"""Trials in training as bytes: a pack's snapshot, and a paused trial; strictly read, never
+unpickled."""
 
 from __future__ import annotations
 
@@ -10,7 +11,6 @@ from typing import Any, Literal
 import torch
 
 from experiments.encoding import MalformedError, decode, encode, from_fields, to_fields
-from experiments.engines.base import gather
 from experiments.training.stopping import TrialProgress
 
 LARGEST_BYTES = 32 * 2**20
@@ -18,14 +18,59 @@ LARGEST_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
+class SavedTrial:
+    """A trial with all that it needs to go on exactly.
+
+    One that was dominated in a round that is not the last is *paused* so. Where a later round's
+    smallest steps to target lie further, it goes on from here; else it stays as it ended. A trial
+    that was too large to keep, or whose file was lost, is trained again from the start, with the
+    same result.
+    """
+
+    progress: TrialProgress
+    state: Any
+    """Its engine's copy of it; no other kind of engine can restore it."""
+
+    def to_plain(self) -> dict[str, Any]:
+        """As ``encode`` takes it, for ``from_plain``."""
+        return {"progress": to_fields(self.progress), "state": self.state}
+
+    @classmethod
+    def from_plain(cls, content: Any) -> SavedTrial:
+        """
+        Raises:
+            MalformedError: ``to_plain`` did not make it.
+        """
+        if type(content) is not dict:
+            raise MalformedError("not a trial in training")
+        progress = from_fields(TrialProgress, content.get("progress"))
+        return from_fields(cls, {**content, "progress": progress})
+
+    def encode(self) -> bytes | None:
+        """``None`` if the bytes are too many.
+
+        Raises:
+            UnencodableError: the state holds what cannot be kept.
+        """
+        data = encode(self.to_plain())
+        return data if len(data) <= LARGEST_BYTES else None
+
+    @classmethod
+    def decode(cls, data: bytes) -> SavedTrial:
+        """
+        Raises:
+            MalformedError: ``encode`` did not write it.
+        """
+        return cls.from_plain(decode(data))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """All that a pack needs to go on exactly, as CPU tensors and plain values."""
+    """All that a pack needs to go on exactly."""
 
     engine: Literal["module", "stacked"]
-    state: dict[str, Any]
-    """The engine's state of the trials in ``progress``."""
-    progress: dict[str, TrialProgress]
-    """Progress of the trials still training, in the engine's order."""
+    trials: dict[str, SavedTrial]
+    """Those still training, in the engine's order."""
     hits: list[int]
     """Steps to target of the pack's own trials."""
     seconds: tuple[float, float, float]
@@ -36,8 +81,9 @@ class Snapshot:
         Raises:
             UnencodableError: the state holds what cannot be kept.
         """
-        progress = {trial: to_fields(each) for trial, each in self.progress.items()}
-        return encode({**to_fields(self), "progress": progress})
+        # In a list: what cannot be kept is named by its place in a trial, not by the trial.
+        trials = [(trial, each.to_plain()) for trial, each in self.trials.items()]
+        return encode({**to_fields(self), "trials": trials})
 
     @classmethod
     def decode(cls, data: bytes, trials: Collection[str]) -> Snapshot:
@@ -47,46 +93,14 @@ class Snapshot:
             MalformedError: it is not a snapshot of this pack.
         """
         content = decode(data)
-        progress = content.get("progress") if isinstance(content, dict) else None
-        if not isinstance(progress, dict) or not progress or not progress.keys() <= set(trials):
+        try:
+            plain = dict(content["trials"])
+        except (LookupError, TypeError, ValueError) as error:
+            raise MalformedError("not a snapshot") from error
+        if not plain or not plain.keys() <= set(trials):
             raise MalformedError("not a snapshot of these trials")
-        read = {trial: from_fields(TrialProgress, each) for trial, each in progress.items()}
-        return from_fields(cls, {**content, "progress": read})
-
-
-@dataclass(frozen=True, kw_only=True)
-class PausedTrial:
-    """A trial that was dominated in a round that is not the last, with all that it needs to go on.
-
-    Where a later round's smallest steps to target lie further, it goes on from here; else it stays
-    as it ended. A trial that was too large to keep, or whose file was lost, is trained again from
-    the start, with the same result.
-    """
-
-    progress: TrialProgress
-    state: Any
-    """Its engine's copy of it; no other kind of engine can restore it."""
-
-    def encode(self) -> bytes | None:
-        """``None`` if the bytes are too many.
-
-        Raises:
-            UnencodableError: the state holds what cannot be kept.
-        """
-        state = gather(self.state, torch.device("cpu"))
-        data = encode({"progress": to_fields(self.progress), "state": state})
-        return data if len(data) <= LARGEST_BYTES else None
-
-    @classmethod
-    def decode(cls, data: bytes) -> PausedTrial:
-        """
-        Raises:
-            MalformedError: ``encode`` did not write it.
-        """
-        content = decode(data)
-        if not isinstance(content, dict) or content.keys() != {"progress", "state"}:
-            raise MalformedError("not a paused trial")
-        return cls(progress=from_fields(TrialProgress, content["progress"]), state=content["state"])
+        read = {trial: SavedTrial.from_plain(each) for trial, each in plain.items()}
+        return from_fields(cls, {**content, "trials": read})
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -30,7 +30,6 @@ from workloads import Batch, TokenStream, Workload
 from workloads.checks import check_splits, length_of
 from workloads.generated.split import ENDLESS, GeneratedSplit
 
-_PREFETCH_BYTES = 2**20
 _KEPT_BYTES = 2**22
 """Bytes of a split that is kept as evaluations read it."""
 _SAMPLE = 1024
@@ -175,39 +174,6 @@ class Split:
         """End the processes that read a streamed split; reading again starts new ones."""
         if self._reader is not None:
             self._reader.close()
-
-    def batches_of(
-        self,
-        order: Order,
-        pieces: Iterable[range],
-        part: Callable[[int], slice],
-        seed: int,
-        change: Change | None = None,
-    ) -> Iterator[tuple[int, Batch]]:
-        """``batches`` at the steps of all ``pieces``, each of one batch size; ``part``: of a step's
-        global batch."""
-        for steps in pieces:
-            yield from self.batches(order, steps, part(steps.start), seed, change)
-
-    def batches(
-        self, order: Order, steps: range, part: slice, seed: int, change: Change | None = None
-    ) -> Iterator[tuple[int, Batch]]:
-        """``part`` of a trial's global batches at ``steps``, each with its step."""
-        if self.random or change is not None or isinstance(order, ExampleStream):
-            for step in steps:
-                yield step, self.fetch_step(order, part, seed, step, change)
-            return
-        step, ahead, size = steps.start, 1, part.stop - part.start
-        while step < steps.stop:
-            count = min(ahead, steps.stop - step)
-            indices = order.batches(step, count)[:, part]
-            batch = self.fetch(indices.reshape(-1), training=True)
-            # Many small batches are fetched at once: a gather costs as much as a small step.
-            batch_bytes = sum(x.nbytes for x in batch) // count
-            ahead = max(1, min(256, _PREFETCH_BYTES // max(batch_bytes, 1)))
-            by_step = (x.view(count, size, *x.shape[1:]).unbind() for x in batch)
-            yield from enumerate(zip(*by_step, strict=True), start=step)
-            step += count
 
     def fetch_step(
         self, order: Order, part: slice, seed: int, step: int, change: Change | None = None

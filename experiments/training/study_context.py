@@ -142,11 +142,8 @@ class StudyContext:
         """The precision of the forward pass."""
         return self.precision.autocast()
 
-    def small_batch(self, split: Split | None = None) -> Batch:
-        """A training batch that is large enough for one forward, to try a model on.
-
-        ``split``: ``train``, for the hooks of techniques.
-        """
+    def small_batch(self) -> Batch:
+        """A training batch that is large enough for one forward, to try a model on."""
         most = self.study.layout.micro_batch or self.study.batch_size
         count = min(self.study.batch_size, self.ghost_batch or min(32, most))
-        return (split or self.splits["train"]).fetch(torch.arange(count), training=True)
+        return self.splits["train"].fetch(torch.arange(count), training=True)

@@ -12,7 +12,7 @@ import torch
 from scipy import stats
 
 from experiments import optimizers
-from experiments.encoding import decode, encode
+from experiments.encoding import decode
 from experiments.engines import make_engine
 from experiments.parallel import DIMENSIONS
 from experiments.parallel.ranks import SOLO, Ranks
@@ -22,7 +22,7 @@ from experiments.training.study_context import StudyContext
 from tests import problems
 from tests.conformance.cases import CASES, Case
 from tests.experiments.rank_groups import on_ranks
-from tests.problems import largest_difference, outcomes
+from tests.problems import largest_difference, outcomes, restore, saved
 
 pytestmark = pytest.mark.slow
 
@@ -84,7 +84,7 @@ def trained(
     """Weights, metrics and state after ``steps`` more steps."""
     one = make_engine(kind, StudyContext.load(of, ranks=ranks), trials)
     if state is not None:
-        one.load(decode(state))
+        restore(one, state)
     one.advance(steps)
     rows = range(len(trials))
     return {
@@ -92,7 +92,7 @@ def trained(
         "measured": [one.measured(row) for row in rows],
         "metrics": one.evaluate("validation"),
         "finite": one.finite(),
-        "state": encode(one.state()),
+        "state": saved(one),
     }
 
 
@@ -110,8 +110,8 @@ def assert_equal(results: Sequence[dict[str, Any]], plain: dict[str, Any], job: 
     place = (of.workload.spec, of.optimizer, of.schedule, of.technique, of.layout)
     for result in results:
         assert result["finite"] == plain["finite"] == [True] * len(trials), place
-        # The sums of losses in it are those of the rank's stage, and in a stack of its share.
-        assert staged or kind == "stacked" or result["state"] == results[0]["state"], place
+        # The sums of losses in it are those of the rank's stage.
+        assert staged or result["state"] == results[0]["state"], place
         for row in range(len(trials)):
             for key in ("weights", "measured"):
                 assert largest_difference(result[key][row], plain[key][row]) < close, place
@@ -122,12 +122,11 @@ def assert_equal(results: Sequence[dict[str, Any]], plain: dict[str, Any], job: 
             assert result["metrics"][row] == expected, place
     ours, theirs = decode(results[0]["state"]), decode(plain["state"])
     for state in (ours, theirs):
-        for run in state.get("runs", ()):
-            del run["loss"]  # what a pipeline wrote has another one
-    if kind == "stacked":
-        ours, theirs = ours["update"], theirs["update"]
-    elif staged:
-        ours, theirs = ours["runs"][0]["optimizer"], theirs["runs"][0]["optimizer"]
+        for each in state:
+            del each["loss"]  # what a pipeline wrote has another one
+    if staged or kind == "stacked":
+        of_optimizer = "update" if kind == "stacked" else "optimizer"
+        ours, theirs = ([each[of_optimizer] for each in state] for state in (ours, theirs))
     assert_alike(ours, theirs, 10 * close, str(place))
 
 

@@ -30,7 +30,7 @@ from tests.conformance.cases import (
     made_up,
 )
 from tests.marks import quick
-from tests.problems import engine, largest_difference, said, train
+from tests.problems import engine, largest_difference, restore, said, saved, train
 
 pytestmark = pytest.mark.usefixtures("one_thread", "made_up_data")
 
@@ -168,16 +168,16 @@ def test_a_trial_is_the_same_in_any_pack_and_from_any_snapshot(
     pack = case.trials(of, 6)
     one = engine(kind, of, pack[:4])
     one.advance(2)
-    saved = decode(encode(one.copy([1])[0]))
+    held = decode(encode(one.copy([1])[0]))
     one.keep([1, 3])
     one.add(pack[4:])
     one.advance(2)
     looked = one.evaluate("validation")
     assert one.evaluate("validation", [0, 2]) == [looked[0], looked[2]]
-    one.restore(0, saved)
+    one.restore(0, held)
     assert one.steps == [2, 4, 2, 2]
     resumed = engine(kind, of, tuple(one.trials))
-    resumed.load(decode(encode(one.state())))
+    restore(resumed, saved(one))
     expected = [alone(kind, of, pack[i], steps) for i, steps in ((1, 6), (3, 8), (4, 6), (5, 6))]
     for run in (one, resumed):
         run.advance(4)

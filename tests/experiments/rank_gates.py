@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from experiments.encoding import decode, encode
 from experiments.engines import make_engine
 from experiments.parallel.ranks import SOLO, Ranks
 from experiments.plan import Layout, Study, Trial
 from experiments.training.study_context import StudyContext
 from tests.experiments.rank_groups import on_ranks
+from tests.problems import restore, saved
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,20 +22,6 @@ class Gate:
     study: Study
     trials: tuple[Trial, ...]
     steps: int
-    tolerance: float = 1e-9
-
-
-def in_layout(of: Study, workers: int, **dimensions: Any) -> Study:
-    """``of`` on so many workers; ``pipeline`` may hold the options of a pipeline."""
-    options = dimensions.pop("options", {})
-    sizes = tuple((name, size) for name, size in dimensions.items() if name != "micro_batch")
-    layout = Layout(
-        workers=workers,
-        dimensions=sizes,
-        pipeline=tuple(options.items()),
-        micro_batch=dimensions.get("micro_batch", of.layout.micro_batch),
-    )
-    return replace(of, layout=layout)
 
 
 def alone(of: Study) -> Study:
@@ -46,20 +32,18 @@ def alone(of: Study) -> Study:
 def trained(
     of: Study, trials: Sequence[Trial], steps: int, ranks: Ranks = SOLO, state: bytes | None = None
 ) -> dict[str, Any]:
-    """Metrics, weights and state after ``steps`` more steps."""
+    """Weights, gradients and state after ``steps`` more steps."""
     engine = make_engine("module", StudyContext.load(of, ranks=ranks), list(trials))
     if state is not None:
-        engine.load(decode(state))
+        restore(engine, state)
     engine.advance(steps)
     return {
-        "metrics": engine.evaluate("validation"),
         "weights": [engine.weights(row) for row in range(len(trials))],
-        "finite": engine.finite(),
         "gradients": [
             {n: p.grad for n, p in run.model.named_parameters() if p.grad is not None}
             for run in getattr(engine, "runs", ())
         ],
-        "state": encode(engine.state()),
+        "state": saved(engine),
     }
 
 

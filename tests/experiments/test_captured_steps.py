@@ -15,7 +15,7 @@ from experiments.engines.capture import captured_step
 from experiments.precision import Precision
 from tests.experiments.recorded_graph import RecordedGraph
 from tests.marks import quick
-from tests.problems import engine, said, study, train, trials
+from tests.problems import engine, restore, said, saved, study, train, trials
 
 pytestmark = pytest.mark.usefixtures("one_thread", "recorded")
 CPU = torch.device("cpu")
@@ -51,7 +51,7 @@ def _pack(of: Any, steps: int) -> list[Any]:
     one.add(late)
     one.advance(steps)
     other = engine("stacked", of, tuple(one.trials))
-    other.load(one.state())
+    restore(other, saved(one))
     for each in (one, other):
         each.advance(steps)
         found.append(bits(each))

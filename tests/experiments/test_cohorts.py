@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.engines import Engine, stacked_batches
+from experiments.engines import Engine, batches
 from experiments.engines.base import gather
 from experiments.plan import Pack, Study, Trial
 from experiments.training.batch_order import SequentialOrder
@@ -63,9 +63,7 @@ def test_the_full_training_set_is_read_once_as_it_is_for_each_model(
     of = study(workload="digits-mlp", optimizer="momentum", batch_size=1297)
     shared, gathered = (engine("stacked", of, trials(of, 5)) for _ in range(2))
     shared.advance(4)
-    monkeypatch.setattr(
-        stacked_batches, "BatchOrder", SequentialOrder
-    )  # no order is known to be the same
+    monkeypatch.setattr(batches, "BatchOrder", SequentialOrder)  # no order is known to be the same
     gathered.advance(4)
     for row in range(5):
         assert bits(shared, row) == bits(gathered, row)

@@ -16,7 +16,7 @@ from experiments.execution import forecast
 from experiments.plan import Layout, Study, WorkloadRef
 from experiments.techniques.compress import Compress
 from experiments.training.study_context import StudyContext
-from tests.experiments.rank_gates import Gate, alone, in_layout, on_gates, trained
+from tests.experiments.rank_gates import Gate, alone, on_gates, trained
 from tests.problems import engine, study, trials
 
 BATCH = 32
@@ -25,7 +25,7 @@ BATCH = 32
 def compressed(how: Any, **changes: Any) -> Study:
     common = {"workload": "digits-mlp", "precision": "float64", "batch_size": BATCH}
     common |= {"technique": {"compress": how} if how else {}, **changes}
-    return in_layout(study(**common), 2)
+    return study(**common, workers=2)
 
 
 PLAIN: dict[str, Any] = {"learning_rate": 1.0, "weight_decay": 0.0}
@@ -40,7 +40,7 @@ def step_of_each_rank(of: Study) -> list[dict[str, torch.Tensor]]:
     """Each rank's share of the first gradient: a step of SGD at learning rate 1 on its examples."""
     whole = engine("module", alone(of), trials(of, 1, **PLAIN))
     run = whole.runs[0]  # type: ignore[attr-defined]
-    ((_, batch),) = run.context.train.batches(run.order, range(1), slice(0, BATCH), run.trial.seed)
+    batch = run.context.train.fetch_step(run.order, slice(0, BATCH), run.trial.seed, 0)
     shares = []
     for part in (slice(0, BATCH // 2), slice(BATCH // 2, BATCH)):
         run.model.zero_grad()

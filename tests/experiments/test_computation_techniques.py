@@ -17,7 +17,16 @@ from experiments.plan import Study, WorkloadRef
 from experiments.precision import Precision
 from experiments.training.study_context import StudyContext
 from tests.experiments.test_data_techniques import IMAGES
-from tests.problems import engine, largest_difference, outcomes, study, train, trials
+from tests.problems import (
+    engine,
+    largest_difference,
+    outcomes,
+    restore,
+    saved,
+    study,
+    train,
+    trials,
+)
 
 MODELS = """
 import torch
@@ -185,7 +194,7 @@ def test_float16_skips_a_step_that_overflows_and_says_so(models: WorkloadRef) ->
     assert largest_difference(before, run.weights(0)) == 0
     assert run.finite() == [True, True]
     resumed = engine("module", of, trials(of, 2))
-    resumed.load(run.state())
+    restore(resumed, saved(run))
     for each in (run, resumed):
         each.advance(30)
         assert (each.skipped_steps(0) or 0) > 3
@@ -227,9 +236,7 @@ def test_masters_are_exact(models: WorkloadRef) -> None:
     model = context.model(pack[0])
     assert {p.dtype for p in model.parameters()} == {torch.float32}
     start = {n: p.detach().clone() for n, p in model.named_parameters()}
-    ((_, (x, y)),) = context.train.batches(
-        context.order(pack[0]), range(1), slice(0, 32), pack[0].seed
-    )
+    x, y = context.train.fetch_step(context.order(pack[0]), slice(0, 32), pack[0].seed, 0)
     model.bfloat16()
     loss = nn.functional.cross_entropy(model(x.bfloat16()).float(), y, reduction="none")
     loss.backward(torch.full((32,), 1 / 32))

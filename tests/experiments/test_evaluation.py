@@ -102,15 +102,15 @@ def test_a_model_begins_as_torch_seeds_it() -> None:
 
 def test_a_mean_of_batch_means_would_differ() -> None:
     """The last short chunk weighs what it holds: 3 examples, not a whole chunk."""
-    sums = MetricSums(1, torch.device("cpu"))
+    sums = MetricSums(1, torch.device("cpu"), StudyContext.load(study()).workload, 13, None)
     values = torch.tensor([0.0] * 10 + [1.0] * 3)
     for indices in chunks(slice(0, 13), 10):
-        sums.add({"error": values[indices]}, len(indices))
+        sums.add({"error": values[indices]}, indices, ())
     assert sums.means(SOLO.all_reduce_) == [{"error": 3 / 13}]
 
 
 def test_float32_values_are_summed_in_float64() -> None:
-    sums = MetricSums(1, torch.device("cpu"))
-    sums.add({"loss": torch.full((10_000,), 1e8, dtype=torch.float32)}, 10_000)
-    sums.add({"loss": torch.ones(1, dtype=torch.float32)}, 1)
+    sums = MetricSums(1, torch.device("cpu"), StudyContext.load(study()).workload, 10_001, None)
+    sums.add({"loss": torch.full((10_000,), 1e8, dtype=torch.float32)}, torch.arange(10_000), ())
+    sums.add({"loss": torch.ones(1, dtype=torch.float32)}, torch.arange(1), ())
     assert sums.means(SOLO.all_reduce_)[0]["loss"] == (1e12 + 1) / 10_001

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,7 +24,8 @@ from experiments.plan import Layout, Study, WorkloadRef
 from experiments.records.rows import layout_columns
 from experiments.training.study_context import StudyContext
 from tests.experiments.user_layouts import LAYOUTS
-from tests.problems import engine, largest_difference, study, trials
+from tests.problems import engine, largest_difference, restore, saved, study, trials
+from tests.thread_ranks import ranks, together
 
 
 class Rank(SingleRank):
@@ -97,3 +101,19 @@ def test_every_packaged_layout_on_one_rank_is_the_plain_thing(name: str) -> None
     for each in (plain, named):
         each.advance(3)
     assert largest_difference(plain.weights(0), named.weights(0)) == 0
+
+
+@pytest.mark.parametrize("kind", ["module", "stacked"])
+def test_an_infinite_loss_on_any_rank_is_in_what_the_first_one_saves(kind: str) -> None:
+    """A snapshot and a paused trial are rank 0's, and all ranks go on from them."""
+    of = study(workers=2)
+    some, group = trials(of, 3), ranks(2)
+    trained, resumed = ([engine(kind, of, some, group=rank) for rank in group] for _ in range(2))
+    last: Any = trained[1]
+    losses = last.stack.losses[1] if kind == "stacked" else last.runs[1].loss_sum
+    losses.fill_(math.inf)
+    assert together([one.finite for one in trained]) == [[True, False, True]] * 2
+    states = together([partial(saved, one) for one in trained])
+    for one in resumed:
+        restore(one, states[0])
+    assert together([one.finite for one in resumed]) == [[True, False, True]] * 2

@@ -17,10 +17,9 @@ import torch
 from torch.utils.data import Dataset
 
 from experiments.errors import ExperimentError
-from experiments.plan import Pack, WorkloadRef
+from experiments.plan import WorkloadRef
 from experiments.training import prefetch
 from experiments.training.batch_order import BatchOrder
-from experiments.training.pack_training import Training
 from experiments.training.prefetch import Reader, Task, available_cores, can_be_shared, worker_count
 from experiments.training.splits import Split, load_splits
 from tests.experiments.random_workloads import FILE
@@ -191,32 +190,6 @@ def test_trials_train_alike_with_any_number_of_workers(workers, kind: str, tmp_p
         assert not multiprocessing.active_children()
     for a, b in zip(*weights, strict=True):
         assert all(torch.equal(value, b[name]) for name, value in a.items())
-
-
-@pytest.mark.slow
-def test_a_resumed_pack_reads_on_as_if_it_had_not_stopped(workers, tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text(FILE)
-    ref = WorkloadRef(spec="own.py:Streamed", base=str(tmp_path))
-    of = study(workload=ref, batch_size=12, target="validation_error < 0.01", budget_steps=30)
-    pack = Pack(id="pack", study=of, trials=trials(of, 2), engine="module")
-    workers(0)
-    whole = [event for events in Training(pack).run() for event in events]
-    load_splits.__globals__["_load"].cache_clear()
-    workers(2)
-    first = Training(pack)
-    stopped = first.run(lambda: first.step >= 5)
-    events = [event for of_step in stopped for event in of_step]
-    assert first.active
-    resumed = Training(pack, snapshot=first.snapshot())
-    events += [event for of_step in resumed.run() for event in of_step]
-    for field in ("metrics", "steps_run"):
-        values = [
-            [getattr(e, field, None) for e in run if e.trial == t.id]
-            for run in (whole, events)
-            for t in pack.trials
-        ]
-        assert values[:2] == values[2:]
-    assert not multiprocessing.active_children(), "run ends them"
 
 
 class Broken(Squares):

@@ -235,7 +235,7 @@ def test_blocks_of_columns_change_no_bit(name: str, monkeypatch: pytest.MonkeyPa
         for step in range(5):
             _gradients(stack, step)
             update.step(_rates(values, step))
-        ends.append((stack.weights, update.state()))
+        ends.append((stack.weights, update.form.state))
     (weights, state), (others, theirs) = ends
     assert torch.equal(weights, others)
     assert all(torch.equal(value, theirs[n]) for n, value in state.items())

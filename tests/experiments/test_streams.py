@@ -15,7 +15,7 @@ from experiments.plan import WorkloadRef
 from experiments.training.streams import ExampleStream
 from experiments.training.study_context import StudyContext
 from tests.experiments.stream_workloads import ENDLESS, EVERY, FILE
-from tests.problems import TinyData, engine, largest_difference, study, trials
+from tests.problems import TinyData, engine, largest_difference, restore, saved, study, trials
 from workloads import WorkloadError
 
 KINDS = ["module", "stacked"]
@@ -94,7 +94,7 @@ def test_a_trial_is_restored_where_a_pass_ends(ref, name: str, kind: str) -> Non
     for steps in (11, 1, 10, 3):  # a pass is 11 steps
         stopped.advance(steps)
         resumed = engine(kind, of, rows)
-        resumed.load(stopped.state())
+        restore(resumed, saved(stopped))
         stopped = resumed
     stopped.advance(5)
     assert largest_difference(stopped.weights(1), whole.weights(1)) == 0
@@ -108,7 +108,7 @@ def test_a_restored_trial_reads_nothing_again(ref, name: str, kind: str) -> None
     rows = trials(of, 3)
     stopped, resumed = engine(kind, of, rows), engine(kind, of, rows)
     stopped.advance(9)
-    resumed.load(stopped.state())
+    restore(resumed, saved(stopped))
     assert resumed.steps == [9, 9, 9]
     before = read_count()[0]
     resumed.advance(16)

@@ -121,9 +121,7 @@ def first_step(described: Study, pack: Any) -> tuple[Any, Any, dict[str, torch.T
     context = StudyContext.load(described)
     run = engine("module", described, pack)
     model = context.model(pack[0])
-    batch = next(
-        iter(context.train.batches(context.order(pack[0]), range(1), slice(0, 16), pack[0].seed))
-    )[1]
+    batch = context.train.fetch_step(context.order(pack[0]), slice(0, 16), pack[0].seed, 0)
     run.advance(1)
     return model, batch, run.weights(0)
 

@@ -177,9 +177,6 @@ def test_each_model_has_its_own_argument(kind: str) -> None:
         assert a["cross_entropy"] == pytest.approx(b["cross_entropy"], rel=1e-9)
 
 
-# Packs, pausing, going back
-
-
 # A user's file
 
 

@@ -159,11 +159,14 @@ def stopped(tmp_path: Path) -> tuple[Any, Path]:
     return replace(pack_job, before={}, resumes=True), tmp_path / "runs"
 
 
-def smaller(state: dict[str, Any]) -> dict[str, Any]:
-    """The same engine's state, but of a smaller model."""
-    if "runs" in state:
-        return {"runs": [smaller(each) for each in state["runs"]]}
-    return {**state, "model": {name: value[:1] for name, value in state["model"].items()}}
+def smaller(trial: dict[str, Any]) -> dict[str, Any]:
+    """A trial in training, but of a smaller model."""
+    weights = {name: value[:1] for name, value in trial["state"]["model"].items()}
+    return {**trial, "state": {**trial["state"], "model": weights}}
+
+
+def without_progress(trial: dict[str, Any]) -> dict[str, Any]:
+    return {**trial, "progress": {}}
 
 
 @pytest.mark.slow
@@ -177,17 +180,15 @@ def test_a_pack_goes_on_over_a_crafted_snapshot(
     crafted = pickle.dumps(Crafted(tmp_path / "ran"))
     training, points = snapshots.decode_body(body)
     content = decode(training)
-    trial = header.trials[0]
     bodies = {
         "whole": body,
         "body": crafted,
         "training": snapshots.encode_body(crafted, points),
-        "state": snapshots.encode_body(
-            encode({**content, "state": smaller(content["state"])}), points
-        ),
-        "progress": snapshots.encode_body(encode({**content, "progress": {trial: {}}}), points),
         "engine": snapshots.encode_body(encode({**content, "engine": "stacked"}), points),
     }
+    for name, changed in {"state": smaller, "progress": without_progress}.items():
+        trials = [(trial, changed(each)) for trial, each in content["trials"]]
+        bodies[name] = snapshots.encode_body(encode({**content, "trials": trials}), points)
     kept.save("pack", snapshots.pack_snapshot(header, bodies[kind]))
     began: list[int] = []
 
@@ -222,8 +223,7 @@ def test_a_round_goes_on_over_crafted_trials(tmp_path: Path, kind: str) -> None:
         training, points = snapshots.decode_trial(data, settings, "module") or pytest.fail(
             "not read"
         )
-        content = decode(training)
-        other = encode({**content, "state": smaller(content["state"])})
+        other = encode(smaller(decode(training)))
         forms = {
             "whole": data,
             "all": crafted,

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from experiments.engines.batches import Row, gathers, indices_of
 from experiments.engines.capture import captured_step
 from experiments.engines.capture.captured_step import Program, StepInputs
 from experiments.engines.randomness import key_of
 from experiments.engines.stack import StackedStep
-from experiments.engines.stacked_batches import Row, gathers, indices_of
 from experiments.engines.updates import FusedUpdate, Update, learning_rates
 from experiments.identity import optimizer_identity
 from experiments.optimizers.stacked_update import StackedUpdate

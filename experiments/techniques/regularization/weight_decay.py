@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from experiments.techniques.base import State, Technique, Tensors
-from experiments.techniques.weight_names import EMBEDDINGS, matrices
+from experiments.techniques.patterns import EMBEDDINGS, matrices
 
 
 class WeightDecay(Technique):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from experiments.techniques.base import Arguments, Technique
-from experiments.techniques.transfer.patterns import Patterns, matching, written
+from experiments.techniques.patterns import Patterns, matching, written
 
 
 class Freeze(Technique):

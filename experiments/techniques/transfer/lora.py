@@ -12,7 +12,7 @@ from torch.nn.utils import parametrize
 from experiments.errors import ExperimentError
 from experiments.plan import Layout
 from experiments.techniques.base import Arguments, Technique
-from experiments.techniques.transfer.patterns import Patterns, matching, written
+from experiments.techniques.patterns import Patterns, matching, written
 
 
 class LowRank(nn.Module):

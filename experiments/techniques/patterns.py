@@ -1,14 +1,19 @@
-"""Patterns of names of parameters and modules, as ``fnmatch`` has them."""
+"""Which parameters and modules of a model a technique means: patterns of names, as ``fnmatch`` has
+them, and matrices, without norms, biases and embeddings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
 from experiments.errors import ExperimentError, nearest
+from experiments.techniques.base import Tensors
+
+EMBEDDINGS = ("*embed*",)
+"""Patterns of the names of embeddings."""
 
 
 def _listed(value: Any) -> Any:
@@ -44,3 +49,15 @@ def matching(patterns: Iterable[str], names: Iterable[str], owner: str, kind: st
             )
         matched |= of_pattern
     return matched
+
+
+def matrices(weights: Tensors, exclude: Sequence[str] = EMBEDDINGS) -> list[str]:
+    """The names of parameters of at least two dimensions that match no pattern of ``exclude``.
+
+    Those are the weights of linear layers and convolutions: norms and biases have one dimension.
+    """
+    return [
+        name
+        for name, weight in weights.items()
+        if weight.dim() > 1 and not any(fnmatchcase(name, pattern) for pattern in exclude)
+    ]

@@ -1,4 +1,5 @@
-"""The batches of a stack of models: the examples of each row, fetched together."""
+"""The batches that models train on: the examples of several steps, and of all rows of a stack,
+fetched together."""
 
 from __future__ import annotations
 
@@ -22,29 +23,30 @@ _INDEX_BYTES = 2**22
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A row of a stack: a trial, with its order of examples and the steps that it has taken."""
+    """A trial with its order of examples and the steps that it has taken, perhaps in a stack."""
 
     trial: Trial
     order: Order
     step: int = 0
 
 
-class StackedBatches:
-    """Fetches batches for a stack."""
+class Batches:
+    """Fetches batches for a stack, or for one model."""
 
-    def __init__(self, context: StudyContext) -> None:
-        self.context = context
+    def __init__(self, context: StudyContext, *, stacked: bool) -> None:
+        self.context, self.stacked = context, stacked
         self.ahead = 1
         """Steps whose examples are fetched at once."""
 
     def take(self, rows: Sequence[Row], active: int, steps: int) -> Iterator[tuple[int, Batch]]:
-        """This rank's batches of the next steps of ``rows``, ``(models, share, …)``, each with its
-        number.
+        """This rank's batches of the next steps of ``rows``, each with its number:
+        ``(share, …)``, of a stack ``(models, share, …)``.
 
         ``active``: rows that are read, the first ones. The first one's step tells the batch size.
         """
         split, part = self.context.train, self.context.part(rows[0].step)
         width, size = len(rows), part.stop - part.start
+        shape = (width, size) if self.stacked else (size,)
         if not gathers(self.context):
             read = rows[:active]
             techniques = [self.context.techniques_of(row.trial) for row in read]
@@ -56,10 +58,11 @@ class StackedBatches:
                 ]
                 # Rows behind the active trials are unread: a stream is not read for them.
                 drawn += drawn[-1:] * (width - len(drawn))
-                yield done, tuple(torch.stack(x) for x in zip(*drawn, strict=True))
+                joined = (torch.stack(x) for x in zip(*drawn, strict=True))
+                yield done, tuple(joined) if self.stacked else drawn[0]
             return
-        orders = [row.order for row in rows]
-        if size == len(split) and all(isinstance(o, BatchOrder) and o.repeat for o in orders):
+        orders, full = [row.order for row in rows], self.stacked and size == len(split)
+        if full and all(isinstance(order, BatchOrder) and order.repeat for order in orders):
             # The full training set, in the same order: one copy for all models.
             whole = split.fetch(torch.arange(size), training=True)
             shared = tuple(x.expand(width, *x.shape) for x in whole)
@@ -76,10 +79,8 @@ class StackedBatches:
             # Many small batches are fetched at once: a gather costs as much as a small step.
             size_of_step = sum(x.numel() * x.element_size() for x in batch) // count
             self.ahead = max(1, min(256, _PREFETCH_BYTES // max(size_of_step, 1)))
-            for i, of_step in enumerate(
-                zip(*(x.view(count, width, size, *x.shape[1:]) for x in batch), strict=True)
-            ):
-                yield done + i, of_step
+            by_step = (x.view(count, *shape, *x.shape[1:]).unbind() for x in batch)
+            yield from enumerate(zip(*by_step, strict=True), start=done)
             done += count
 
 
