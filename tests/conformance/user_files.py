@@ -16,8 +16,7 @@ from tests.experiments import (
     test_generated,
     test_muon,
     test_named_batches,
-    test_optimizers_in_engines,
-    test_parameter_groups,
+    test_optimizers,
     test_randomness,
     test_split_metrics,
     test_technique_hooks,
@@ -34,7 +33,7 @@ FILES = {
     "deep.py": layout_workloads.FILE,
     "drops.py": test_randomness.WORKLOADS,
     "generated.py": test_generated.OWN,
-    "grouped.py": test_parameter_groups.FILE,
+    "grouped.py": test_user_optimizers.GROUPED,
     "hidden.py": test_muon.FILE,
     "hooks.py": test_technique_hooks.FILE,
     "images.py": test_data_techniques.IMAGES,
@@ -47,7 +46,7 @@ FILES = {
     "rules.py": test_user_optimizers.RULES,
     "spread.py": test_split_metrics.FILE,
     "streams.py": stream_workloads.FILE,
-    "tied.py": test_optimizers_in_engines.TIED,
+    "tied.py": test_optimizers.TIED,
     **{
         block.title: block.text
         for block in blocks("docs/optimizers.md")
