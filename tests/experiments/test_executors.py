@@ -252,14 +252,6 @@ def test_a_small_sweep_needs_no_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert did.complete
 
 
-def test_a_users_executor_runs_a_sweep(tmp_path: Path, threads: str) -> None:
-    did = sweep(fake(), results=tmp_path / "runs", address=threads, trainer=FakeTraining, pace=PACE)
-    assert did.complete
-    assert did.trials == did.trained >= 40
-    again = sweep(fake(), results=tmp_path / "runs", address="none", trainer=FakeTraining)
-    assert again.trained == 0
-
-
 def test_each_registered_one_is_listed_with_a_line() -> None:
     assert {"none", "auto", "HOST:PORT"} <= executors.names().keys()
     assert listing("executors") == executors.names()
