@@ -297,15 +297,6 @@ class Grouped(DigitsMLP):
         }
 
 
-class Wrong(DigitsMLP):
-    target = "validation_error < 0.1"
-    pattern: str = "*.bias"
-    option: str = "weight_decay"
-
-    def parameter_groups(self, named_parameters):
-        return {self.pattern: {self.option: 0.0}}
-
-
 class Signed(torch.optim.Optimizer):
     '''Signs for matrices, plain steps for the rest.'''
 
@@ -363,14 +354,3 @@ def test_a_deep_models_parameters_are_listed_by_block() -> None:
         with pytest.raises(ExperimentError, match=f"no parameter is called '{pattern}'") as caught:
             parameter_options(get("sgd"), workload, named)
         assert hint in (caught.value.hint or "")
-
-
-def test_an_option_that_an_optimizer_lacks_is_passed_over(own: WorkloadRef) -> None:
-    ref = WorkloadRef(spec="own.py:Wrong", fields={"option": "beta2"}, base=own.base)
-    of = study(workload=ref, optimizer="sgd")
-    plain = study(workload="digits-mlp", optimizer="sgd")
-    for kind in ("module", "stacked"):
-        pair = [engine(kind, each, trials(of, 2)) for each in (of, plain)]
-        for one in pair:
-            one.advance(5)
-        assert largest_difference(pair[0].weights(1), pair[1].weights(1)) == 0
