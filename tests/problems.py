@@ -18,7 +18,7 @@ from experiments.plan import Layout, Measurement, Outcome, Pack, Study, Trial, W
 from experiments.training.pack_training import Training
 from experiments.training.study_context import StudyContext
 from results.targets.target import Target
-from workloads import TokenStream
+from workloads import Classification, TokenStream
 
 OPTIMIZERS = ["sgd", "momentum", "nesterov", "adam", "adamw"]
 SCHEDULES = schedules.names()
@@ -90,10 +90,19 @@ def tensors(
 
 
 def engine(
-    kind: str, of: Study, some: tuple[Trial, ...], device: str = "cpu", group: Ranks = SOLO
+    kind: str,
+    of: Study,
+    some: tuple[Trial, ...],
+    device: str = "cpu",
+    group: Ranks = SOLO,
+    *,
+    steps: int = 0,
 ) -> Engine:
-    """An engine that is about to take its first step."""
-    return make_engine(kind, StudyContext.load(of, device, group), some)
+    """An engine that has taken so many steps."""
+    made = make_engine(kind, StudyContext.load(of, device, group), some)
+    if steps:
+        made.advance(steps)
+    return made
 
 
 def saved(one: Engine) -> bytes:
@@ -114,21 +123,19 @@ def train(of: Study, some: tuple[Trial, ...], kind: str = "module", **more: Any)
     return [event for look in training.run() for event in look]
 
 
+def train_in_pieces(pack: Pack) -> list[Any]:
+    """Every event of a pack that ends and is continued from a snapshot at every evaluation."""
+    training, events = Training(pack), []
+    while training.active:
+        events += next(training.run(), [])
+        if training.active:
+            training = Training(pack, snapshot=training.snapshot())
+    return events
+
+
 def outcomes(events: list[Any]) -> dict[str, Outcome]:
     """The outcomes among ``events``, by trial."""
     return {e.trial: e for e in events if isinstance(e, Outcome)}
-
-
-def by_trial(events: list[Any]) -> dict[str, list[Any]]:
-    """The events of each trial, without clocks."""
-    found: dict[str, list[Any]] = {}
-    for e in events:
-        found.setdefault(e.trial, []).append(
-            (e.trial, e.status, e.stop_reason, e.steps_run, e.steps_to_target, e.last_miss)
-            if isinstance(e, Outcome)
-            else (e.trial, e.step, e.examples, dict(e.metrics))
-        )
-    return found
 
 
 def measurements(events: list[Any]) -> list[Measurement]:
@@ -164,3 +171,15 @@ class TinyData:
     @staticmethod
     def model(features: int = 6) -> nn.Module:
         return nn.Sequential(nn.Linear(features, 8), nn.Tanh(), nn.Linear(8, 3))
+
+
+class Tiny(Classification):
+    """Those data and that model: what workloads of users' files in tests derive from."""
+
+    target = "validation_error < 0.2"
+
+    def data(self) -> Any:
+        return TinyData.splits()
+
+    def model(self) -> nn.Module:
+        return TinyData.model()

@@ -30,7 +30,15 @@ from tests.conformance.cases import (
     made_up,
 )
 from tests.marks import quick
-from tests.problems import engine, largest_difference, restore, said, saved, train
+from tests.problems import (
+    engine,
+    largest_difference,
+    restore,
+    said,
+    saved,
+    train,
+    train_in_pieces,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread", "made_up_data")
 
@@ -199,12 +207,7 @@ def test_a_run_goes_on_from_any_snapshot_and_where_it_was_set_aside(
     of = case.study(base, case.precision, evaluation_ratio=1.5, target="validation_error < 1e-4")
     pack = Pack(id="pack", study=of, trials=case.trials(of, 3), engine=kind)
     expected = said(train(of, pack.trials, kind))
-    training, events = Training(pack), []
-    while training.active:
-        events += next(training.run())
-        if training.active:
-            training = Training(pack, snapshot=training.snapshot())
-    assert said(events) == expected
+    assert said(train_in_pieces(pack)) == expected
 
     first = Training(replace(pack, study=replace(of, keep=1), known=(6,), keep_paused=True))
     begun = said([event for part in first.run() for event in part])

@@ -11,9 +11,10 @@ import batchscale as bs
 from experiments.engines.capture import captured_step
 from experiments.optimizers.stacked_update import ElementwiseUpdate
 from experiments.plan import WorkloadRef
+from tests.experiments.files import RIGHT
 from tests.experiments.recorded_graph import RecordedGraph
 from tests.experiments.technique_file import USER_FILE
-from tests.experiments.transfer_cases import WORKLOADS
+from tests.experiments.test_user_optimizers import GROUPED
 
 
 @pytest.fixture
@@ -25,8 +26,9 @@ def user_techniques(tmp_path: Path) -> WorkloadRef:
 
 @pytest.fixture
 def trained(tmp_path: Path) -> Path:
-    """A folder with workloads, ``my.py``, and the weights of a trial, ``first.safetensors``."""
-    (tmp_path / "my.py").write_text(WORKLOADS)
+    """A folder with users' files and the weights of a trial, ``first.safetensors``."""
+    (tmp_path / "models.py").write_text(RIGHT["files"]["models.py"])
+    (tmp_path / "grouped.py").write_text(GROUPED)
     bs.trial(
         "digits-mlp", batch_size=64, learning_rate=0.3, budget="60 steps",
         save=tmp_path / "first.safetensors",

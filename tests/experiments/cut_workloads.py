@@ -4,17 +4,14 @@ of what is cut, a CNN, and a part that cannot be cut."""
 FILE = """
 import torch
 from torch import nn
-from tests.problems import TinyData
-from workloads import Classification, LayoutPlan
+from tests.problems import Tiny
+from workloads import LayoutPlan
 
 
-class Cut(Classification):
+class Cut(Tiny):
     # Dropout and batch norm act on the features of which each rank has its share. (A bias before
     # the norm would have a gradient of rounding errors alone, which Adam makes as large as others.)
-    target = "validation_error < 0.2"
     width: int = 8
-
-    def data(self): return TinyData.splits()
 
     def model(self):
         return nn.Sequential(
@@ -37,12 +34,8 @@ class Gain(nn.Module):
     def forward(self, x): return x * self.gain
 
 
-class Image(Classification):
+class Image(Tiny):
     # Convolutions and their batch norm are whole; the dense layers are cut.
-    target = "validation_error < 0.2"
-
-    def data(self): return TinyData.splits()
-
     def transform(self, batch, *, training):
         x, *rest = batch
         return x.view(-1, 1, 2, 3), *rest
@@ -57,12 +50,9 @@ class Image(Classification):
         return LayoutPlan(columns={"4": 1}, rows=("7",), multiples={"hidden features": 10})
 
 
-class Square(Classification):
+class Square(Tiny):
     # Square matrices whose gradients have full rank: SOAP's first bases follow rounding errors in
     # the null space of a gradient.
-    target = "validation_error < 0.2"
-
-    def data(self): return TinyData.splits()
     def model(self): return nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6))
     def layout_plan(self): return LayoutPlan(columns={"0": 1}, rows=("2",))
 
@@ -70,8 +60,6 @@ class Square(Classification):
         return (output - nn.functional.one_hot(batch[1], 6)).square().sum(1)
 
 
-class Silent(Classification):
-    target = "validation_error < 0.2"
-    def data(self): return TinyData.splits()
-    def model(self): return TinyData.model()
+class Silent(Tiny):
+    pass
 """

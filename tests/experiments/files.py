@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+import yaml
+
 from experiments.config.compile import Experiment, load
+from experiments.errors import ExperimentError
+
+RIGHT = yaml.safe_load(Path(__file__).with_name("wrong_files").joinpath("bases.yaml").read_text())
+"""Right experiment files, ``bases``, and the users' files that lie beside them, ``files``."""
 
 WORKLOAD = '''"""A workload."""
 import torch
@@ -70,6 +77,15 @@ def folder(tmp_path: Path, text: str = EXPERIMENT, name: str = "my.yaml") -> Pat
 def own(tmp_path: Path, text: str = EXPERIMENT, *settings: str) -> Experiment:
     """The experiment of that text."""
     return load(folder(tmp_path, text), settings)
+
+
+def complaint(file: Path, *settings: str) -> tuple[str, str]:
+    """What is said of a wrong file, without the folder's name, and the hint: a line each."""
+    with pytest.raises(ExperimentError) as raised:
+        load(file, settings).plans()
+    message, hint = str(raised.value), raised.value.hint or ""
+    assert "\n" not in message + hint
+    return message.replace(f"{file.parent}/", "").replace(str(file.parent), "HERE"), hint
 
 
 def ids(experiment: Experiment, rows: int = 4) -> list[str]:

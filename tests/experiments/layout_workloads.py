@@ -3,16 +3,12 @@
 FILE = """
 import torch
 from torch import nn
-from batchscale import Classification
-from tests.problems import TinyData
+from tests.problems import Tiny
 from workloads import LayoutPlan
 
 
-class Deep(Classification):
+class Deep(Tiny):
     # Without a bias before the batch norm: its gradient is rounding, which Adam makes a step of.
-    target = "validation_error < 0.2"
-
-    def data(self): return TinyData.splits()
     def layout_plan(self): return LayoutPlan(pipeline=("*",))
 
     def model(self):
@@ -23,12 +19,8 @@ class Deep(Classification):
         )
 
 
-class Partly(Classification):
+class Partly(Tiny):
     # The third layer is never used.
-    target = "validation_error < 0.2"
-
-    def data(self): return TinyData.splits()
-
     def model(self):
         return nn.ModuleDict({
             "first": nn.Linear(6, 8), "second": nn.Linear(8, 8), "third": nn.Linear(8, 8),

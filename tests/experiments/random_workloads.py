@@ -4,16 +4,10 @@ FILE = """
 import torch
 from torch import nn
 from torch.utils.data import Dataset
-from tests.problems import TinyData
-from workloads import Classification
+from tests.problems import Tiny, TinyData
 
 
-class Noisy(Classification):
-    target = "validation_error < 0.2"
-
-    def data(self): return TinyData.splits()
-    def model(self): return TinyData.model()
-
+class Noisy(Tiny):
     def augment(self, batch, generator):
         x, y = batch
         return x + 0.1 * torch.randn(x.shape, generator=generator), y
@@ -26,27 +20,16 @@ class RandomSet(Dataset):
     def __getitem__(self, i): return self.x[i] + 0.1 * torch.randn(6), self.y[i]
 
 
-class Streamed(Classification):
-    target = "validation_error < 0.2"
-
-    def data(self): return {"train": RandomSet(), "validation": TinyData.splits()["validation"]}
-    def model(self): return TinyData.model()
+class Streamed(Tiny):
+    def data(self): return {**super().data(), "train": RandomSet()}
 
 
-class Dropped(Classification):
-    target = "validation_error < 0.2"
-
-    def data(self): return TinyData.splits()
-
+class Dropped(Tiny):
     def model(self):
         return nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.3), nn.ReLU(), nn.Linear(8, 3))
 
 
-class Normed(Classification):
-    target = "validation_error < 0.2"
-
-    def data(self): return TinyData.splits()
-
+class Normed(Tiny):
     def model(self):
         return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
 """

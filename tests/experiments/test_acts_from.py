@@ -52,8 +52,7 @@ def row(described: Study, trial: Trial, **changes: Any) -> dict[str, Any]:
 
 def evaluated(described: Study, trial: Trial, steps: int) -> dict[str, torch.Tensor]:
     """The weights that evaluations measure after so many steps."""
-    one = engine("module", described, (trial,))
-    one.advance(steps)
+    one = engine("module", described, (trial,), steps=steps)
     return one.measured(0)
 
 

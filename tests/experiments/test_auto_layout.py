@@ -27,20 +27,17 @@ from tests.problems import outcomes, study, trials
 from workloads import LayoutPlan, SequencePlan
 
 HUNGRY = """
-import os
 import torch
 from torch import nn
-from tests.problems import TinyData
-from workloads import Classification, LayoutPlan
+from tests.problems import Tiny
+from workloads import LayoutPlan
 
 
-class Hungry(Classification):
+class Hungry(Tiny):
     # Memory for so many examples, on the ranks of this number and above.
-    target = "validation_error < 0.2"
     holds: int = 8
     rank: int = 0
 
-    def data(self): return TinyData.splits()
     def model(self): return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
     def layout_plan(self): return LayoutPlan(columns={"0": 1}, rows=("2",))
 

@@ -70,18 +70,6 @@ def test_a_space_three_decades_too_low_is_caught_and_mended(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_an_enlarged_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
-    low: dict[str, Any] = {"search": {"learning_rate": {"log": [1e-5, 1e-2]}}, "extend": 2}
-    run(tmp_path / "whole", **low)
-    with pytest.raises(ExperimentError):
-        run(tmp_path / "pieces", **{**low, "extend": 0}, trials=20)
-    run(tmp_path / "pieces", **low)
-    assert run(tmp_path / "pieces", **low).trained == 0
-    whole, pieces = (set(trials(tmp_path / n)["trial"]) for n in ("whole", "pieces"))
-    assert whole <= pieces
-
-
-@pytest.mark.slow
 def test_what_only_diverges_wants_lower_rates_where_they_are_tuned(tmp_path: Path) -> None:
     lost: dict[str, Any] = {"target": "validation_error < 0.0001", "extend": 1, "keep": "off"}
     # So large a rate overflows within a few steps of momentum, whatever the momentum.

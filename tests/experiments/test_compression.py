@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,30 +11,38 @@ import torch
 
 from experiments import techniques
 from experiments.config.compile import from_keywords
-from experiments.engines import stackable
+from experiments.engines import make_engine, stackable
 from experiments.errors import ExperimentError
 from experiments.execution import forecast
+from experiments.parallel.ranks import SOLO, Ranks
 from experiments.plan import Layout, Study, WorkloadRef
 from experiments.techniques.compress import Compress
 from experiments.training.study_context import StudyContext
-from tests.experiments.rank_gates import Gate, alone, on_gates, trained
-from tests.problems import engine, study, trials
+from tests.experiments.rank_groups import on_ranks
+from tests.problems import engine, restore, saved, study, trials
 
 BATCH = 32
-
-
-def compressed(how: Any, **changes: Any) -> Study:
-    common = {"workload": "digits-mlp", "precision": "float64", "batch_size": BATCH}
-    common |= {"technique": {"compress": how} if how else {}, **changes}
-    return study(**common, workers=2)
-
-
 PLAIN: dict[str, Any] = {"learning_rate": 1.0, "weight_decay": 0.0}
 """At which a step of SGD is its gradient."""
 
 
-def gate(of: Study, steps: int) -> Gate:
-    return Gate(study=of, trials=trials(of, 1, **PLAIN), steps=steps)
+def compressed(how: Any, **changes: Any) -> Study:
+    common = {"workload": "digits-mlp", "precision": "float64", "batch_size": BATCH, "workers": 2}
+    return study(**{**common, "technique": {"compress": how} if how else {}, **changes})
+
+
+def trained(ranks: Ranks, of: Study, steps: int, state: bytes | None = None) -> dict[str, Any]:
+    """Weights, last gradient and state after ``steps`` more steps."""
+    one: Any = make_engine("module", StudyContext.load(of, ranks=ranks), trials(of, 1, **PLAIN))
+    if state is not None:
+        restore(one, state)
+    one.advance(steps)
+    gradients = {n: p.grad for n, p in one.runs[0].model.named_parameters()}
+    return {"weights": one.weights(0), "gradients": gradients, "state": saved(one)}
+
+
+def alone(of: Study) -> Study:
+    return replace(of, layout=Layout())
 
 
 def step_of_each_rank(of: Study) -> list[dict[str, torch.Tensor]]:
@@ -52,24 +61,17 @@ def step_of_each_rank(of: Study) -> list[dict[str, torch.Tensor]]:
 
 @pytest.mark.slow
 def test_what_each_way_does_to_a_gradient(tmp_path: Path) -> None:
-    exact = compressed(None)
-    ways = [compressed(how) for how in ("fp16", "bf16", {"powersgd": 2})]
-    later = [compressed(None), compressed({"powersgd": 2})]
-    gates = [*(gate(of, 1) for of in ways), *(gate(of, 3) for of in later), gate(later[1], 4)]
-    results = on_gates(2, gates, tmp_path)
-    start = trained(alone(exact), gates[0].trials, 0)["weights"][0]
+    exact, powersgd = compressed(None), compressed({"powersgd": 2})
+    jobs = [(compressed(how), 1) for how in ("fp16", "bf16")]
+    jobs += [(powersgd, 1), (exact, 3), (powersgd, 3)]
+    results, others = on_ranks(2, trained, jobs, tmp_path)
+    for result, other in zip(results, others, strict=True):
+        for name, value in result["weights"].items():
+            assert torch.equal(value, other["weights"][name])
     shares = step_of_each_rank(exact)
 
-    def moved(number: int) -> dict[str, torch.Tensor]:
-        for result in results[number]:  # all ranks have the same weights
-            assert all(
-                torch.equal(result["weights"][0][n], results[number][0]["weights"][0][n])
-                for n in start
-            )
-        return {n: start[n] - results[number][0]["weights"][0][n] for n in start}
-
-    for number, dtype in ((0, torch.float16), (1, torch.bfloat16)):
-        for name, step in results[number][0]["gradients"][0].items():
+    for result, dtype in zip(results, (torch.float16, torch.bfloat16), strict=False):
+        for name, step in result["gradients"].items():
             halves = [(share[name].to(dtype) / 2) for share in shares]
             expected = (halves[0] + halves[1]).double() * 2
             # The mean over the ranks is a number of this type, the nearest or its neighbour.
@@ -77,11 +79,13 @@ def test_what_each_way_does_to_a_gradient(tmp_path: Path) -> None:
             assert torch.allclose(mean.to(dtype).double(), mean, rtol=0, atol=1e-15)
             assert torch.allclose(step, expected, rtol=2 * torch.finfo(dtype).eps, atol=1e-6)
             assert not torch.allclose(step, shares[0][name] + shares[1][name], rtol=0, atol=1e-12)
-    for name, step in moved(2).items():  # its first steps are exact
-        assert torch.allclose(step, shares[0][name] + shares[1][name], rtol=0, atol=1e-12)
+    start = trained(SOLO, alone(exact), 0)["weights"]
+    for name, value in results[2]["weights"].items():  # its first steps are exact
+        expected = shares[0][name] + shares[1][name]
+        assert torch.allclose(start[name] - value, expected, rtol=0, atol=1e-12)
     # Steps 0 and 1 are exact; step 2 moves each matrix by one of rank 2, and vectors exactly.
-    second = trained(alone(exact), gates[3].trials, 2)["weights"][0]
-    weights, plain = results[4][0]["weights"][0], results[3][0]["weights"][0]
+    second = trained(SOLO, alone(exact), 2)["weights"]
+    plain, weights = results[3]["weights"], results[4]["weights"]
     for name, before in second.items():
         step = before - weights[name]
         if step.dim() == 2:
@@ -94,14 +98,12 @@ def test_what_each_way_does_to_a_gradient(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_error_feedback_goes_on_where_a_trial_was_interrupted(tmp_path: Path) -> None:
     of = compressed({"powersgd": 1})
-    (first, whole) = on_gates(2, [gate(of, 5), gate(of, 9)], tmp_path)
-    state = first[0]["state"]
-    assert all(each["state"] == state for each in first)
-    folder = tmp_path / "again"
-    folder.mkdir()
-    ((resumed, _),) = on_gates(2, [gate(of, 4)], folder, {0: state})
-    for name, value in whole[0]["weights"][0].items():
-        assert torch.equal(resumed["weights"][0][name], value)
+    (first, whole), (other, _) = on_ranks(2, trained, [(of, 5), (of, 9)], tmp_path / "whole")
+    assert first["state"] == other["state"]
+    jobs = [(of, 4, first["state"])]
+    ((resumed,), _) = on_ranks(2, trained, jobs, tmp_path / "again")
+    for name, value in whole["weights"].items():
+        assert torch.equal(resumed["weights"][name], value)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +152,7 @@ def test_layouts_in_which_nothing_can_be_compressed(layout: Layout, message: str
 def test_a_single_process_refuses_it_and_a_forecast_leaves_it_out() -> None:
     of = compressed({"to": "fp16", "ranks": 2}, workload=WorkloadRef(spec="digits-softmax"))
     with pytest.raises(ExperimentError, match="cannot sum gradients as technique compress says"):
-        engine("module", Study(**{**vars(of), "layout": Layout()}), trials(of, 1))
+        engine("module", alone(of), trials(of, 1))
     assert "compress" not in forecast._alone(of).technique
     reason = stackable(StudyContext.load(of), trials(of, 1))
     assert reason == "technique compress: it changes what the ranks of one model send to each other"

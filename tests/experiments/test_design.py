@@ -10,7 +10,7 @@ import pytest
 
 import batchscale as bs
 from batchscale.training import rerun
-from experiments.config.compile import load, parse
+from experiments.config.compile import parse
 from experiments.errors import ExperimentError
 from experiments.factors.design import Design, combinations, combined
 
@@ -66,14 +66,6 @@ def test_fields_stay_crossed() -> None:
         "grid:\n", "grid:\n  widths: [[4], [8]]\n"
     )
     assert len(parse(text).plans()) == 2 * 2 * 7
-
-
-def test_the_resolved_file_keeps_it() -> None:
-    experiment = parse(FACTORS)
-    assert "design: one_factor" in experiment.to_yaml()
-    again = parse(experiment.to_yaml())
-    assert [p.study.id for p in again.plans()] == [p.study.id for p in experiment.plans()]
-    assert "design" not in load("digits").to_yaml()
 
 
 def test_how_many_combinations() -> None:
@@ -174,13 +166,6 @@ def test_each_field_has_a_baseline_of_its_own() -> None:
     again = [(str(p.study.workload.fields), p.study.batch_size) for p in plans if p.study.replicate]
     assert sorted(again) == sorted(2 * [*dict.fromkeys(again)])
     assert len({*again}) == 4
-
-
-def test_the_resolved_file_keeps_the_replicates() -> None:
-    experiment = parse(REPLICATED)
-    again = parse(experiment.to_yaml())
-    assert [p.study.id for p in again.plans()] == [p.study.id for p in experiment.plans()]
-    assert len(parse(FACTORS.replace("one_factor", "{one_factor: {}}")).combinations) == 7
 
 
 @pytest.mark.slow

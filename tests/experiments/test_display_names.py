@@ -8,7 +8,7 @@ import pytest
 
 import results as dataset
 from experiments import optimizers
-from experiments.config.compile import Experiment, load, parse
+from experiments.config.compile import Experiment, load
 from experiments.errors import ExperimentError
 from experiments.execution.sweep import Summary, sweep
 from experiments.records.planned import planned
@@ -74,9 +74,6 @@ def test_parts_of_an_optimizer_are_named_by_its_label_or_its_file(
     experiment = own(tmp_path, AS + said)
     assert experiment.plans()[-1].fixed["power"] == 3 if part == "search" else True
     assert experiment.plans()[-1].trials(0, 1)[0].metaparameters["power"] == 3
-    again = parse(experiment.to_yaml(), base=tmp_path)
-    assert ids(again) == ids(experiment)
-    assert labels(again) == labels(experiment)
 
 
 def test_settings_and_extending_files_name_it_by_its_label(tmp_path: Path) -> None:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from experiments.config.compile import load as load_experiment
+from experiments.engines import check_contract
 from experiments.engines.metric_sums import MetricSums, chunks
 from experiments.engines.module import ModuleEngine
 from experiments.engines.stacked import StackedEngine
 from experiments.parallel.ranks import SOLO
 from experiments.plan import WorkloadRef
-from experiments.seeds import derive
 from experiments.training import splits
 from experiments.training.study_context import StudyContext
-from tests.problems import engine, study, trials
+from tests.marks import quick
+from tests.problems import engine, measurements, study, train, trials
+from workloads import WorkloadError, load
+from workloads.images.multilabel import MultiLabel
 
-OWN = """
+COUNTED = """
 import torch
 from tests.problems import TinyData
 from workloads import Classification
@@ -31,27 +36,6 @@ class Counted(Classification):
         right = output.argmax(-1) == batch[1]
         return {**super().metrics(output, batch), "recall": (right.sum(), len(batch[1]))}
 """
-
-
-@pytest.mark.parametrize("kind", ["module", "stacked"])
-def test_any_chunk_gives_the_same_metrics(kind: str, tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text(OWN)
-    of = study(
-        workload=WorkloadRef(spec="own.py:Counted", base=str(tmp_path)),
-        target="validation_recall > 0.5",
-        batch_size=8,
-    )
-    one = engine(kind, of, trials(of, 3))
-    assert isinstance(one, ModuleEngine | StackedEngine)
-    one.advance(20)
-    expected = one.evaluate("validation")
-    for chunk in (1, 7, 100, 1000):
-        one.chunk = chunk
-        found = one.evaluate("validation")
-        for a, b in zip(expected, found, strict=True):
-            assert (a["error"], a["recall"]) == (b["error"], b["recall"])
-            assert a["cross_entropy"] == pytest.approx(b["cross_entropy"], rel=1e-6)
-            assert a["recall"] == pytest.approx(1 - a["error"], abs=1e-12)
 
 
 def test_a_split_that_is_kept_gives_what_reading_it_again_does(
@@ -86,20 +70,6 @@ def test_a_number_that_is_not_finite_is_found_wherever_it_is() -> None:
     assert one.finite() == weights.isfinite().all(dim=1).tolist()
 
 
-def test_a_model_begins_as_torch_seeds_it() -> None:
-    of = study(workload="digits-mlp")
-    first, second = trials(of, 2)
-    context = StudyContext.load(of)
-    before = torch.random.get_rng_state()
-    model = context.model(first)
-    assert torch.equal(torch.random.get_rng_state(), before)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive(first.seed, "init"))
-        expected = context.workload.model()
-    assert all(map(torch.equal, model.parameters(), expected.parameters()))
-    assert not all(map(torch.equal, model.parameters(), context.model(second).parameters()))
-
-
 def test_a_mean_of_batch_means_would_differ() -> None:
     """The last short chunk weighs what it holds: 3 examples, not a whole chunk."""
     sums = MetricSums(1, torch.device("cpu"), StudyContext.load(study()).workload, 13, None)
@@ -114,3 +84,177 @@ def test_float32_values_are_summed_in_float64() -> None:
     sums.add({"loss": torch.full((10_000,), 1e8, dtype=torch.float32)}, torch.arange(10_000), ())
     sums.add({"loss": torch.ones(1, dtype=torch.float32)}, torch.arange(1), ())
     assert sums.means(SOLO.all_reduce_)[0]["loss"] == (1e12 + 1) / 10_001
+
+
+PADDED = '''
+import torch
+from torch import nn
+from torch.nn import functional as F
+from batchscale import Workload
+
+PAD = 0
+
+
+class Padded(Workload):
+    """The next of six tokens, of sentences of unequal lengths."""
+
+    target = "validation_loss < 0.1"
+
+    def data(self):
+        generator = torch.Generator().manual_seed(0)
+        splits = {}
+        for split, examples in (("train", 64), ("validation", 37)):
+            tokens = torch.randint(1, 6, (examples, 9), generator=generator)
+            lengths = torch.randint(2, 10, (examples, 1), generator=generator)
+            splits[split] = (tokens.where(torch.arange(9) < lengths, torch.tensor(PAD)),)
+        return splits
+
+    def model(self):
+        return nn.Sequential(nn.Embedding(6, 8), nn.Linear(8, 6))
+
+    def forward(self, model, batch):
+        return model(batch[0][:, :-1])
+
+    def losses(self, output, batch):
+        of_token = F.cross_entropy(output.mT, batch[0][:, 1:], reduction="none")
+        mask = batch[0][:, 1:] != PAD
+        return (of_token * mask).sum(1), mask.sum(1)
+
+    def loss(self, output, batch):
+        total, tokens = self.losses(output, batch)
+        return total / tokens
+
+    def metrics(self, output, batch):
+        return {"loss": self.losses(output, batch)}
+'''
+
+
+@pytest.mark.parametrize("kind", ["module", "stacked"])
+def test_the_mean_is_that_of_all_tokens(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "padded.py").write_text(PADDED)
+    ref = WorkloadRef(spec="padded.py:Padded", base=str(tmp_path))
+    of = study(workload=ref, target="validation_loss < 0.1", precision="float64")
+    run = engine(kind, of, trials(of, 3, learning_rate=0.1), steps=5)
+    assert isinstance(run, ModuleEngine | StackedEngine)
+    run.chunk = 10
+    for row, measured in enumerate(run.evaluate("validation")):
+        workload: Any = run.context.workload
+        model = workload.model().double()
+        model.load_state_dict(run.weights(row))
+        batch = run.context.splits["validation"].fetch(torch.arange(37), training=False)
+        with torch.no_grad():
+            total, tokens = workload.losses(workload.forward(model, batch), batch)
+        assert measured["loss"] == pytest.approx(float(total.sum() / tokens.sum()), rel=1e-12)
+        assert measured["loss"] != pytest.approx(float((total / tokens).mean()), rel=1e-3)
+
+
+def by_sklearn(run: Any, row: int) -> dict[str, float]:
+    """The two average precisions of a row's weights, computed at once by scikit-learn."""
+    from sklearn.metrics import average_precision_score
+
+    workload = run.context.workload
+    model = workload.model().double()
+    model.load_state_dict(run.weights(row))
+    batch = run.context.splits["validation"].fetch(torch.arange(1024), training=False)
+    with torch.no_grad():
+        scores = model(batch[0]).numpy()
+    return {
+        "average_precision": average_precision_score(batch[1].numpy().ravel(), scores.ravel()),
+        "macro_average_precision": average_precision_score(batch[1].numpy(), scores),
+    }
+
+
+@pytest.mark.parametrize("kind", quick(["module", "stacked"], 1))
+def test_average_precision_is_scikit_learns_of_the_whole_split(kind: str) -> None:
+    ref = WorkloadRef(spec="multilabel-mlp", fields={"widths": [8], "labels": 5})
+    of = study(workload=ref, target="validation_cross_entropy < 0.01", precision="float64")
+    run = engine(kind, of, trials(of, 3, learning_rate=0.1), steps=30)
+    assert isinstance(run, ModuleEngine | StackedEngine)
+    expected = [by_sklearn(run, row) for row in range(3)]
+    for chunk in (7, 100, 5000):
+        run.chunk = chunk
+        for metrics, of_whole in zip(run.evaluate("validation"), expected, strict=True):
+            assert {name: metrics[name] for name in of_whole} == pytest.approx(of_whole, rel=1e-9)
+            assert metrics["cross_entropy"] > 0
+    few = run.evaluate("validation", [2])
+    assert few[0]["average_precision"] == pytest.approx(expected[2]["average_precision"], rel=1e-9)
+    assert len({m["average_precision"] for m in expected}) == 3
+
+
+def test_a_target_on_it_stops_a_trial() -> None:
+    ref = WorkloadRef(spec="multilabel-mlp", fields={"widths": [16], "labels": 5})
+    of = study(workload=ref, target="validation_average_precision > 0.5", budget_steps=300)
+    events = train(of, trials(of, 1, learning_rate=0.3))
+    curve = [m.metrics["validation_average_precision"] for m in measurements(events)]
+    assert curve[-1] > 0.5 > curve[0]
+    assert all(value <= 0.5 for value in curve[:-1])
+
+
+def test_average_precision_of_nothing_is_no_number() -> None:
+    workload = load("multilabel-mlp")
+    assert isinstance(workload, MultiLabel)
+    scores = torch.tensor([[2.0, 0.0], [0.0, 1.0], [1.0, 2.0]])
+    labels = torch.tensor([[1, 0], [0, 0], [0, 0]], dtype=torch.uint8)
+    assert workload.split_metrics(scores, labels)["macro_average_precision"] == 1.0, "of label 0"
+    assert workload.split_metrics(scores, labels)["average_precision"] == 0.5
+    for outputs, targets in ((scores, labels * 0), (scores * float("nan"), labels)):
+        metrics = workload.split_metrics(outputs, targets)
+        assert all(value != value for value in metrics.values())
+
+
+def test_the_loss_is_a_sum_over_labels() -> None:
+    output, y = torch.randn(4, 3), torch.tensor([[1, 0, 1]] * 4)
+    expected = -(torch.sigmoid(output).log() * y + torch.sigmoid(-output).log() * (1 - y)).sum(1)
+    torch.testing.assert_close(load("multilabel-mlp").loss(output, (output, y)), expected)
+
+
+SPREAD = """
+import torch
+from tests.problems import Tiny
+
+class Own(Tiny):
+    target = "validation_spread > 0.5"
+    wrong: str = ""
+
+    def forward(self, model, batch):
+        output = model(batch[0])
+        return (output,) if self.wrong == "output" else output
+
+    def loss(self, output, batch):
+        return super().loss(output[0] if self.wrong == "output" else output, batch)
+
+    def metrics(self, output, batch):
+        return super().metrics(output[0] if self.wrong == "output" else output, batch)
+
+    def split_metrics(self, outputs, targets):
+        spread = (outputs.max() - outputs.min()).item()
+        if self.wrong == "mapping": return spread
+        if self.wrong == "value": return {"spread": [spread]}
+        if self.wrong == "name": return {"a b": spread}
+        return {"spread": spread}
+"""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("output", r"forward\(\) of Own returned tuple for 32 examples"),
+        ("mapping", r"split_metrics\(\) of Own returned a float"),
+        ("value", r"split_metrics\(\) of Own: 'spread' is a list"),
+        ("name", r"split_metrics\(\) of Own: 'a b' is not a metric's name"),
+    ],
+)
+def test_what_a_workload_returns_is_checked(tmp_path: Path, wrong: str, message: str) -> None:
+    (tmp_path / "own.py").write_text(SPREAD)
+    ref = WorkloadRef(spec="own.py:Own", fields={"wrong": wrong}, base=str(tmp_path))
+    of = study(workload=ref, batch_size=32, target="validation_spread > 0.5")
+    with pytest.raises(WorkloadError, match=message):
+        check_contract(StudyContext.load(of), trials(of, 1)[0])
+
+
+def test_a_target_may_name_a_metric_of_the_split(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(SPREAD)
+    text = "workload: own.py:Own\ngrid: {batch_size: 8, optimizer: sgd}\ntrials: 1\n"
+    text += "budget: 5 steps\ntarget: "
+    (tmp_path / "right.yaml").write_text(text + "validation_spread > 0.1\n")
+    assert load_experiment(tmp_path / "right.yaml").plans()

@@ -256,14 +256,6 @@ def test_without_ray_nothing_calls_its_callbacks(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_users_executor_runs_a_sweep(tmp_path: Path, threads: str) -> None:
-    did = sweep(fake(), results=tmp_path / "runs", address=threads, trainer=FakeTraining, pace=PACE)
-    assert did.complete
-    assert did.trials == did.trained >= 40
-    again = sweep(fake(), results=tmp_path / "runs", address="none", trainer=FakeTraining)
-    assert again.trained == 0
-
-
 def test_each_registered_one_is_listed_with_a_line() -> None:
     assert {"none", "auto", "HOST:PORT"} <= executors.names().keys()
     assert listing("executors") == executors.names()

@@ -1,4 +1,4 @@
-"""Language models: twins in both engines, every division of a batch, decay, and what is refused."""
+"""Language models: what a token sees, layers and initial weights, decay, and rows of results."""
 
 from __future__ import annotations
 
@@ -16,13 +16,10 @@ from experiments.optimizers import get
 from experiments.optimizers.groups import parameter_options
 from experiments.plan import Study, WorkloadRef
 from experiments.records.rows import study_columns
-from experiments.training.study_context import StudyContext
 from tests.problems import engine, study, trials
-from workloads import WorkloadError
 from workloads.text.lm_lstm import LMLSTM, _Layer
 from workloads.text.lm_transformer import LMTransformer, _rotated
 
-TARGET = "validation_cross_entropy < 1"
 SMALL: dict[str, dict[str, Any]] = {
     "lm-transformer": {"layers": 1, "width": 8, "heads": 2, "context": 6},
     "lm-lstm": {"width": 6, "context": 4},
@@ -47,30 +44,20 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def made(folder: Path):
-    def made(name: str, **changes: Any) -> Study:
-        spec, fields = MODELS[name]
-        fields = {"text": "file:text.txt", **SMALL[spec], **fields}
-        ref = WorkloadRef(spec=spec, fields=fields, base=str(folder))
-        given = {"batch_size": 12, "optimizer": "adamw", "precision": "float64", **changes}
-        return study(workload=ref, target=TARGET, **given)
-
-    return made
+def of(folder: Path, name: str) -> Study:
+    spec, fields = MODELS[name]
+    fields = {"text": "file:text.txt", **SMALL[spec], **fields}
+    ref = WorkloadRef(spec=spec, fields=fields, base=str(folder))
+    target = "validation_cross_entropy < 1"
+    return study(workload=ref, target=target, optimizer="adamw", batch_size=32)
 
 
 @pytest.mark.slow
-def test_it_learns_more_than_how_often_letters_occur(made) -> None:
+def test_it_learns_more_than_how_often_letters_occur(folder: Path) -> None:
     """ln 11 = 2.40 without context; ln 3 = 1.10 is the least."""
-    of = made("learned, tied", precision="float32", batch_size=32)
-    usual: dict[str, Any] = {
-        "learning_rate": 0.02,
-        "weight_decay": 0.0,
-        "beta1": 0.9,
-        "beta2": 0.99,
-    }
-    run = engine("module", of, trials(of, 1, **usual))
-    run.advance(250)
+    a_study = of(folder, "learned, tied")
+    usual = trials(a_study, 1, learning_rate=0.02, weight_decay=0.0, beta1=0.9, beta2=0.99)
+    run = engine("module", a_study, usual, steps=250)
     assert 1.09 < run.evaluate("validation")[0]["cross_entropy"] < 1.3
 
 
@@ -116,19 +103,6 @@ def test_rotary_positions_depend_on_distances_alone() -> None:
     assert len(set(products[0].tolist())) == 10
 
 
-@pytest.mark.parametrize(
-    ("workload", "count"),
-    [
-        (LMTransformer(), 120_576),
-        (LMTransformer(tied=False), 120_576 + 256 * 64),
-        (LMTransformer(positions="rotary"), 120_576 - 64 * 64),
-        (LMLSTM(), 2 * 256 * 64 + 256 + 2 * (2 * 4 * 64 * 64 + 4 * 64)),
-    ],
-)
-def test_parameter_counts(workload, count) -> None:
-    assert sum(p.numel() for p in workload.model().parameters()) == count
-
-
 def test_a_transformer_starts_as_nanogpt_has_it() -> None:
     torch.manual_seed(0)
     named = dict(LMTransformer(width=128, layers=8, tied=False).model().named_parameters())
@@ -156,37 +130,13 @@ def test_matrices_alone_decay() -> None:
 
 
 @pytest.mark.parametrize("name", ["learned, tied", "LSTM, untied"])
-def test_rows_have_tokens_that_follow_the_context(made, name: str) -> None:
-    of = made(name)
-    workload = workloads.load(of.workload.spec, of.workload.fields, of.workload.base)
-    columns = study_columns(of, workload)
+def test_rows_have_tokens_that_follow_the_context(folder: Path, name: str) -> None:
+    a_study = of(folder, name)
+    ref = a_study.workload
+    workload = workloads.load(ref.spec, ref.fields, ref.base)
+    columns = study_columns(a_study, workload)
     assert columns["example_unit"] == "sequence"
-    assert columns["tokens_per_example"] == SMALL[of.workload.spec]["context"]
+    assert columns["tokens_per_example"] == SMALL[ref.spec]["context"]
     assert columns["dataset"] == workload.dataset
     other = workloads.load(workload, {"context": 9})
-    assert study_columns(of, other)["tokens_per_example"] == 9
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"width": 10, "heads": 4}, "field 'width' is 10, and field 'heads', 4, does not divide"),
-        ({"width": 12, "heads": 4, "positions": "rotary"}, "rotary positions turn pairs"),
-        ({"positions": "absolute"}, "field 'positions' of workload lm-transformer"),
-        ({"context": 0}, "field 'context' of workload lm-transformer"),
-    ],
-)
-def test_what_cannot_be_is_refused(fields, message) -> None:
-    with pytest.raises(WorkloadError, match=message):
-        workloads.load("lm-transformer", fields)
-
-
-def test_a_context_longer_than_the_text_is_refused(made) -> None:
-    of = made("learned, tied")
-    ref = WorkloadRef(
-        spec=of.workload.spec,
-        fields={**of.workload.fields, "context": 4000},
-        base=of.workload.base,
-    )
-    with pytest.raises(WorkloadError, match="'train' of lm-transformer has 3,600 tokens, too few"):
-        StudyContext.load(study(workload=ref, target=TARGET))
+    assert study_columns(a_study, other)["tokens_per_example"] == 9

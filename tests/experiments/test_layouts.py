@@ -1,4 +1,7 @@
-"""The trajectory depends on the global batch alone: micro-batches and workers change only bits."""
+"""Layouts: how a batch is shared, what an experiment says of it, and what a single rank does.
+
+That ranks train as one process is tested by ``tests/conformance``.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchscale.names import listed
 from experiments import parallel
 from experiments.config.compile import load
 from experiments.engines import make_engine, stackable
+from experiments.errors import ExperimentError
 from experiments.execution.staging import staged
+from experiments.parallel.composed import MESH, Composed
 from experiments.parallel.data import DataParallel
 from experiments.parallel.ranks import SingleRank
 from experiments.plan import Layout, Study, WorkloadRef
@@ -26,6 +32,7 @@ from experiments.training.study_context import StudyContext
 from tests.experiments.user_layouts import LAYOUTS
 from tests.problems import engine, largest_difference, restore, saved, study, trials
 from tests.thread_ranks import ranks, together
+from workloads import LayoutPlan, SequencePlan
 
 
 class Rank(SingleRank):
@@ -48,59 +55,95 @@ def test_shares_are_a_partition_in_whole_units(batch: int, size: int, unit: int)
     assert max(lengths) - min(lengths) <= unit
 
 
-@pytest.fixture
-def layout(tmp_path: Path):
-    (tmp_path / "layouts.py").write_text(LAYOUTS)
-
-    def of(spec: str, **changes) -> Study:
-        base = study(workload=WorkloadRef(spec="digits-mlp", base=str(tmp_path)), **changes)
-        return replace(base, layout=Layout(name=f"layouts.py:{spec}"))
-
-    return of
+def plan(folder: Path, layout: str) -> Study:
+    """The study of a file, beside the layouts of a user's."""
+    (folder / "layouts.py").write_text(LAYOUTS)
+    text = f"workload: digits-mlp\ngrid: {{batch_size: 8, optimizer: sgd}}\nlayout: {layout}\n"
+    (folder / "my.yaml").write_text(text)
+    return load(folder / "my.yaml").plans()[0].study
 
 
-def test_a_layout_that_splits_models_is_not_stacked(layout) -> None:
-    of = layout("Split")
+def test_a_layout_that_splits_models_is_not_stacked(tmp_path: Path) -> None:
+    of = replace(plan(tmp_path, "layouts.py:Split"), batch_size=64)
     context = StudyContext.load(of)
     assert stackable(context, trials(of, 2)) == "layout layouts.py:Split trains one model at a time"
     assert make_engine("auto", context, trials(of, 2)).kind == "module"
 
 
-def test_an_experiment_names_its_layout(layout, tmp_path: Path) -> None:
-    layout("Gathered")
-    path = tmp_path / "my.yaml"
-    text = "workload: digits-softmax\ngrid: {{batch_size: 8, optimizer: sgd}}\n{}"
-    path.write_text(text.format(""))
-    (plain,) = load(path).plans()
-    path.write_text(text.format("layout: layouts.py:Gathered\nworkers: 2"))
-    (plan,) = load(path).plans()
-    assert plan.study.layout == Layout(name="layouts.py:Gathered", workers=2)
-    assert replace(plan.study, layout=Layout()) == plain.study  # its identity among the rest
-    assert "name" not in layout_columns(plain.study.layout)
-    assert layout_columns(plan.study.layout)["name"] == "layouts.py:Gathered"
+def test_an_experiment_names_its_layout(tmp_path: Path) -> None:
+    plain, of = plan(tmp_path, "data"), plan(tmp_path, "layouts.py:Gathered\nworkers: 2")
+    assert of.layout == Layout(name="layouts.py:Gathered", workers=2)
+    assert replace(of, layout=plain.layout) == plain  # its identity among the rest
+    assert "name" not in layout_columns(Layout())
+    assert layout_columns(of.layout)["name"] == "layouts.py:Gathered"
     with staged(str(tmp_path), ["layouts.py:Gathered"], []) as files:
-        local = files.localize(plan.study)
+        local = files.localize(of)
         assert isinstance(StudyContext.load(local).layout, parallel.ParallelLayout)
         assert (Path(files.folder) / "layouts.py").exists()
 
 
+def test_a_product_of_dimensions_is_recorded_and_not_in_the_identity(tmp_path: Path) -> None:
+    plain = plan(tmp_path, "data")
+    of = plan(tmp_path, "{tensor: 2, data: 3, shard: 1}")
+    assert of.layout == Layout(workers=6, dimensions=(("data", 3), ("tensor", 2)))
+    assert of.id == plain.id
+    assert layout_columns(of.layout)["dimensions"] == {"data": 3, "tensor": 2}
+    assert "dimensions" not in layout_columns(plain.layout)
+    assert plan(tmp_path, "{data: 4}").layout == Layout(workers=4)
+    assert plan(tmp_path, "{data: 2, shard: 2}\nworkers: 4").layout.workers == 4
+
+
+ON_ONE_RANK = {
+    **{name: Layout(name=name) for name in parallel.names()},
+    **{name: Layout(dimensions=((name, 2), ("data", 2))) for name in parallel.DIMENSIONS.packaged},
+}
+
+
+@pytest.mark.parametrize("name", ON_ONE_RANK)
+def test_a_layout_on_a_single_rank_changes_nothing(name: str) -> None:
+    """As a forecast or ``trial --from`` has it, which train alone."""
+    fields = {"layers": 1, "width": 8, "heads": 2, "context": 6, "validation_tokens": 90}
+    ref = WorkloadRef(spec="lm-transformer", fields=fields)
+    of = study(workload=ref, target="validation_cross_entropy < 1", batch_size=4)
+    cut = replace(of, layout=ON_ONE_RANK[name])
+    plain, alone = (engine("module", each, trials(of, 1)) for each in (of, cut))
+    for each in (plain, alone):
+        each.advance(2)
+    assert largest_difference(plain.weights(0), alone.weights(0)) == 0
+    assert listed("layouts")[name]
+
+
 @pytest.mark.parametrize("name", parallel.names())
-def test_every_packaged_layout_on_one_rank_is_the_plain_thing(name: str) -> None:
+def test_sums_over_a_single_rank_are_its_own(name: str) -> None:
     layout = parallel.get(name)
-    assert layout.summary
     assert layout.data_ranks == layout.model_ranks == 1
     assert layout.share(10) == slice(0, 10)
     values = [torch.arange(3.0), torch.ones(2)]
     layout.reduce_gradients(values)
     assert layout.all_reduce(torch.ones(1)) == 1
     assert torch.equal(values[0], torch.arange(3.0))
-    of = study()
-    plain, named = (
-        engine("module", replace(of, layout=Layout(name=n)), trials(of, 1)) for n in (None, name)
+
+
+def test_tokens_that_cannot_be_shared() -> None:
+    shared = SequencePlan(first="0", after="2", norms=(), length=4)
+    refusal = parallel.DIMENSIONS.packaged["sequence"].refusal
+    assert refusal({"tensor": 2, "sequence": 1}, LayoutPlan(sequence=shared)) is None
+    assert refusal({"tensor": 3, "sequence": 1}, LayoutPlan(sequence=shared)) == (
+        "3 tensor ranks do not divide sequences of 4 tokens",
+        "choose another tensor, or sequences of another length",
     )
-    for each in (plain, named):
-        each.advance(3)
-    assert largest_difference(plain.weights(0), named.weights(0)) == 0
+
+
+def test_another_number_of_ranks_than_the_product_is_refused() -> None:
+    with pytest.raises(ExperimentError, match="layout tensor 2 is for 2 ranks, and there are 3"):
+        Composed({"tensor": 2}, []).join(Rank(0, 3))
+
+
+def test_dimensions_have_an_order_and_a_place_in_the_mesh() -> None:
+    kinds = parallel.DIMENSIONS.packaged
+    orders = [kind.order for kind in kinds.values()]
+    assert len(set(orders)) == len(orders)
+    assert {name for name, kind in kinds.items() if not kind.switch} <= set(MESH)
 
 
 @pytest.mark.parametrize("kind", ["module", "stacked"])

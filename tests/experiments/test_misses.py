@@ -16,9 +16,17 @@ from experiments.training.evaluation import misses
 from experiments.training.evaluation.evaluator import Evaluator
 from experiments.training.evaluation.misses import MissTest, Values
 from experiments.training.evaluation.parts import FIRST, SplitParts
-from experiments.training.pack_training import Training
 from results.targets.target import Target
-from tests.problems import engine, measurements, outcomes, study, train, trials
+from tests.problems import (
+    engine,
+    measurements,
+    outcomes,
+    said,
+    study,
+    train,
+    train_in_pieces,
+    trials,
+)
 from tests.thread_ranks import ranks, together
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -309,19 +317,4 @@ def test_a_snapshot_knows_which_targets_are_reached() -> None:
     of = replace(case("text"), targets=(easy, *case("text").targets))
     some = trials(of, 3)
     pack = Pack(id="pack", study=of, trials=some, engine="module")
-    whole = measurements([e for each in Training(pack).run() for e in each])
-    parts, training = [], Training(pack)
-    running = training.run()
-    while training.active:
-        try:
-            parts += next(running)
-        except StopIteration:
-            break
-        if training.active:
-            snapshot = training.snapshot()
-            training = Training(pack, snapshot=snapshot)
-            running = training.run()
-    again = measurements(parts)
-    assert [replace(m, train_seconds=0.0) for m in again] == [
-        replace(m, train_seconds=0.0) for m in whole
-    ]
+    assert said(train_in_pieces(pack)) == said(train(of, some))

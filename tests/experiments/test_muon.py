@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.optim import _muon
 
 from experiments import optimizers
@@ -49,17 +50,6 @@ class Deep(DigitsMLP):
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "mine.py").write_text(FILE)
-    return tmp_path
-
-
-def of(folder: Path, name: str, **changes: Any) -> Any:
-    workload = WorkloadRef(spec=f"mine.py:{name}", base=str(folder))
-    return study(workload=workload, optimizer="muon", **{"batch_size": 16, **changes})
-
-
 @pytest.mark.parametrize("shape", [(64, 64), (16, 48), (32, 256), (10, 24), (9, 12), (1, 5)])
 def test_the_iteration_is_torchs(shape: tuple[int, int]) -> None:
     """But for the last bit of single entries, where a shape is ragged."""
@@ -79,11 +69,12 @@ def test_the_iteration_is_torchs(shape: tuple[int, int]) -> None:
             assert float((difference > 0).float().mean()) < 0.1
 
 
-def test_the_module_engine_is_torchs_muon_and_adamw(folder: Path) -> None:
-    a_study = of(folder, "Grouped", batch_size=50)
+def test_the_module_engine_is_torchs_muon_and_adamw(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(FILE)
+    ref = WorkloadRef(spec="mine.py:Grouped", base=str(tmp_path))
+    a_study = study(workload=ref, optimizer="muon", batch_size=50)
     (trial,) = trials(a_study, 1)
-    ours = engine("module", a_study, (trial,))
-    ours.advance(20)
+    ours = engine("module", a_study, (trial,), steps=20)
     x, y = tensors(load("digits-mlp").data()["train"])
     with torch.random.fork_rng():
         torch.manual_seed(derive(trial.seed, "init"))
@@ -120,52 +111,30 @@ def test_the_module_engine_is_torchs_muon_and_adamw(folder: Path) -> None:
         assert torch.equal(value, ours.weights(0)[name])
 
 
-@pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("shape", [(64, 64), (17, 40), (1, 9), (48, 192), (10, 7)])
-def test_a_matrix_does_not_depend_on_its_batch(shape: tuple[int, int]) -> None:
-    """At every width of the ladder, and at every place in it."""
-    rows, size = sorted(shape)
-    draw = torch.Generator().manual_seed(3)
-    matrices = torch.randn(24, 2, rows, size, generator=draw).to(torch.bfloat16)
-    steps = torch.full((24, 2), 5)
-    whole = orthogonalized(matrices, steps, 5, 5)
-    for width in (2, 3, 4, 6, 8, 12, 16):
-        assert torch.equal(orthogonalized(matrices[:width], steps[:width], 5, 5), whole[:width])
-    order = torch.randperm(24, generator=draw)
-    assert torch.equal(orthogonalized(matrices[order], steps, 5, 5), whole[order])
-
-
-def test_a_separate_rate(folder: Path) -> None:
-    """``adamw.learning_rate`` moves the vectors alone."""
-    a_study = of(folder, "Deep", precision="float64")
-    rates: dict[str, Any] = {"learning_rate": 0.01, "adamw.learning_rate": 0.002}
-    separate = engine("module", a_study, trials(a_study, 1, **rates))
-    shared = engine("module", a_study, trials(a_study, 1, learning_rate=0.01))
-    for each in (separate, shared):
-        each.advance(1)
-    for name, value in separate.weights(0).items():
-        assert torch.equal(value, shared.weights(0)[name]) == name.endswith("weight")
-
-
-def test_convolution_kernels_and_vectors_go_to_adamw() -> None:
-    model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Linear(2, 3, bias=False))
-    made: Any = optimizers.get("muon").module(model.named_parameters(), {"learning_rate": 0.1})
-    muon, adamw = made.parts
-    assert isinstance(muon, torch.optim.Muon)
-    assert isinstance(adamw, torch.optim.AdamW)
-    sizes = [
-        [p.ndim for group in part.param_groups for p in group["params"]] for part in made.parts
-    ]
-    assert sizes == [[2], [4, 1]]
-
-
-def test_a_stage_of_a_pipeline_may_have_no_hidden_matrix() -> None:
-    embedding = [("0.weight", torch.nn.Parameter(torch.ones(5, 2)))]
-    made: Any = optimizers.get("muon").module(
-        embedding, {"learning_rate": 0.1}, {"0.weight": {"hidden": 0.0}}
-    )
-    (adamw,) = made.parts
-    assert isinstance(adamw, torch.optim.AdamW)
+@pytest.mark.parametrize(
+    ("model", "options", "hidden", "rest"),
+    [
+        # Convolution kernels and vectors go to AdamW.
+        (nn.Sequential(nn.Conv2d(1, 2, 3), nn.Linear(2, 3)), {}, ["1.weight"],
+         ["0.weight", "0.bias", "1.bias"]),
+        # What a workload calls not hidden, too; a stage of a pipeline may have no other.
+        (nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 2, bias=False)), {"0.weight": {HIDDEN: 0.0}},
+         ["1.weight"], ["0.weight", "0.bias"]),
+        (nn.Sequential(nn.Embedding(5, 2)), {"0.weight": {HIDDEN: 0.0}}, [], ["0.weight"]),
+    ],
+)  # fmt: skip
+def test_hidden_matrices_go_to_muon(
+    model: nn.Module, options: Any, hidden: list[str], rest: list[str]
+) -> None:
+    named = dict(model.named_parameters())
+    made: Any = optimizers.get("muon").module(named.items(), {"learning_rate": 0.1}, options)
+    names = {id(parameter): name for name, parameter in named.items()}
+    parts = {
+        type(part): {names[id(p)] for group in part.param_groups for p in group["params"]}
+        for part in made.parts
+    }
+    expected = {torch.optim.Muon: {*hidden}, torch.optim.AdamW: {*rest}}
+    assert parts == {kind: taken for kind, taken in expected.items() if taken}
 
 
 def test_adamw_has_a_rate_and_a_decay_of_its_own() -> None:
@@ -175,13 +144,3 @@ def test_adamw_has_a_rate_and_a_decay_of_its_own() -> None:
     matrices, rest = made.param_groups
     assert (matrices["lr"], matrices["weight_decay"]) == (0.1, 0.1)
     assert (rest["lr"], rest["weight_decay"], rest["betas"]) == (0.2, 0.3, (0.5, 0.999))
-
-
-def test_options_name_what_is_not_hidden() -> None:
-    weights = {"a.weight": torch.zeros(3, 2), "b.weight": torch.zeros(2, 3)}
-    named = [(name, torch.nn.Parameter(value)) for name, value in weights.items()]
-    made: Any = optimizers.get("muon").module(
-        named, {"learning_rate": 0.1}, {"a.weight": {HIDDEN: 0.0}}
-    )
-    assert [len(part.param_groups[0]["params"]) for part in made.parts] == [1, 1]
-    assert made.parts[1].param_groups[0]["params"][0] is named[0][1]

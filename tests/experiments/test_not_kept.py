@@ -113,4 +113,4 @@ def test_trials_that_cannot_be_set_aside_end_as_ever(tmp_path: Path, engine: Kin
     assert len(cut) > 1
     plain = [event for part in Training(pack).run() for event in part]
     assert problems.measurements(events) != []
-    assert problems.by_trial(events) == problems.by_trial(plain)
+    assert problems.said(events) == problems.said(plain)

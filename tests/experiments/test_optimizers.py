@@ -1,25 +1,28 @@
-"""The registry of optimizers, and users' own."""
+"""Optimizers: their registry and users' own; spaces, measured averages, and the page of docs."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
+from batchscale.names import listed
 from experiments import optimizers
+from experiments.config.compile import load
+from experiments.engines.module import ModuleEngine
 from experiments.errors import ExperimentError
-from workloads import WorkloadError
-
-
-@pytest.mark.parametrize("name", optimizers.names())
-def test_every_registered_optimizer_has_a_default_space_of_its_arguments(name: str) -> None:
-    one = optimizers.get(name)
-    assert one.name == name
-    assert "learning_rate" in one.space
-    assert set(one.space) <= one.arguments
-    assert one.arguments_in({"learning_rate": 1.0, "decay_steps": 3}) == {"learning_rate": 1.0}
+from experiments.optimizers.base import averages
+from experiments.optimizers.schedule_free import evaluated_weights
+from experiments.plan import Trial, WorkloadRef
+from experiments.search.domains import DOMAINS, domain_of
+from tests.marks import quick
+from tests.problems import engine, largest_difference, outcomes, study, train, trials
+from workloads import load as load_workload
 
 
 @pytest.mark.parametrize("name", optimizers.names())
@@ -76,32 +79,6 @@ def test_torchs_own_by_class_name() -> None:
     assert nadam.param_groups[0]["betas"] == (0.9, 0.5)
 
 
-def test_ones_own_file_brings_arguments_and_space(tmp_path: Path) -> None:
-    (tmp_path / "my_opt.py").write_text(
-        "import torch\n"
-        "class Sophia(torch.optim.SGD):\n"
-        "    space = {'learning_rate': {'log': [1e-3, 1]}}\n"
-        "    def __init__(self, params, lr=0.1, rho=0.5):\n"
-        "        super().__init__(params, lr=lr)\n"
-    )
-    one = optimizers.get("my_opt.py:Sophia", str(tmp_path))
-    assert one.arguments == {"learning_rate", "rho"}
-    assert one.space == {"learning_rate": {"log": [1e-3, 1]}}
-
-
-def test_a_class_that_a_script_defines_below_its_sweep(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(
-        "import batchscale as bs\n"
-        "import torch\n"
-        "class Above(torch.optim.SGD): ...\n"
-        "bs.sweep('no-such')\n"
-        "class Below(torch.optim.SGD): ...\n"
-    )
-    assert "learning_rate" in optimizers.get("script.py:Above", str(tmp_path)).arguments
-    with pytest.raises(WorkloadError, match=r"script.py defines 'Below' only after line 4"):
-        optimizers.get("script.py:Below", str(tmp_path))
-
-
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
@@ -132,6 +109,7 @@ def test_defaults_are_those_of_the_constructor(tmp_path: Path) -> None:
     (tmp_path / "my_opt.py").write_text(
         "import torch\n"
         "class Mine(torch.optim.SGD):\n"
+        "    space = {'learning_rate': {'log': [1e-3, 1]}}\n"
         "    def __init__(self, params, rho, lr=0.3, betas=(0.8, 0.99), eps=1e-7, kind='plain',\n"
         "                 rate=None, foreach=None, maximize=False):\n"
         "        super().__init__(params, lr=lr)\n"
@@ -145,9 +123,241 @@ def test_defaults_are_those_of_the_constructor(tmp_path: Path) -> None:
         "epsilon": 1e-7,
         "kind": "plain",
     }
+    assert mine.space == {"learning_rate": {"log": [1e-3, 1]}}
+    assert mine.arguments == {*mine.defaults, "rho", "rate", "foreach", "maximize"}
     weight = [("weight", torch.nn.Parameter(torch.zeros(1)))]
     made = mine.module(weight, {"rho": 2, "beta2": 0.9, "learning_rate": 1.0})
     assert made.given == (2, 1.0, (0.8, 0.9), 1e-7, "plain", None)  # type: ignore[attr-defined]
     with pytest.raises(ExperimentError, match=r"my_opt.py:Mine needs a value of rho") as caught:
         mine.module(weight, {"learning_rate": 1.0})
     assert "search: {rho: …}" in str(caught.value.hint)
+
+
+AVERAGING = ["schedule-free-sgd", "schedule-free-adamw"]
+KINDS = ["module", "stacked"]
+
+USERS = """
+import pytorch_optimizer
+
+class Averaged(pytorch_optimizer.ScheduleFreeSGD):
+    def __init__(self, params, lr=1.0, momentum=0.9, weight_decay=0.0):
+        super().__init__(params, lr=lr, momentum=momentum, weight_decay=weight_decay)
+"""
+
+
+TIED = """
+import torch
+from workloads.digits import DigitsMLP
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)
+        self.second.weight = self.first.weight
+        self.register_buffer("scale", torch.ones(1))
+        self.register_buffer("passing", torch.ones(1), persistent=False)
+
+    def forward(self, x):
+        return self.second(self.first(x).relu())[:, :10] * self.scale
+
+class Tied(DigitsMLP):
+    def model(self):
+        return Net()
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_are_a_whole_state_of_the_model(kind: str, tmp_path: Path) -> None:
+    """Tied parameters under each of their names, so that what ``--save`` writes can be loaded."""
+    (tmp_path / "tied.py").write_text(TIED)
+    ref = WorkloadRef(spec="tied.py:Tied", base=str(tmp_path))
+    of = study(workload=ref, precision="float64", technique={"ema": 0.5})
+    trained = engine(kind, of, trials(of, 2), steps=2)
+    model = load_workload(ref.spec, base=tmp_path).model().double()
+    for state in (trained.weights(1), trained.measured(1)):
+        assert list(state) == list(model.state_dict())
+        assert {"first.weight", "second.weight"} < state.keys()
+        model.load_state_dict(state)
+        assert torch.equal(state["first.weight"], model.state_dict()["second.weight"])
+
+
+@pytest.mark.parametrize("name", optimizers.names())
+def test_the_default_space_lies_in_the_legal_domains(name: str, tmp_path: Path) -> None:
+    """Compiled as an experiment, and enlarged on every side, no value is outside of its domain."""
+    optimizer = optimizers.get(name)
+    usual = {argument.rpartition(".")[2] for argument in optimizer.arguments}  # adamw.learning_rate
+    assert usual - {"nesterov"} <= DOMAINS.keys()
+    assert optimizer.arguments.issuperset(optimizer.defaults)
+    assert "learning_rate" in optimizer.space
+    assert optimizer.arguments_in({"learning_rate": 1, "decay_steps": 3}) == {"learning_rate": 1}
+    file = tmp_path / "my.yaml"
+    file.write_text(
+        f"workload: digits-softmax\ngrid: {{batch_size: 64, optimizer: {name}}}\ntrials: 8\n"
+        "budget: 10 steps\n"
+    )
+    plan = load(file).plans()[0]
+    assert plan.space.keys() == optimizer.space.keys()
+    sides: Any = [(dimension, side) for dimension in plan.space for side in ("low", "high")]
+    for number in range(1, 4):
+        larger = plan.enlarged(sides, number)
+        assert larger is not None
+        assert larger.trials
+        for trial in larger.trials:
+            for argument, value in optimizer.arguments_in(trial.metaparameters).items():
+                legal = domain_of(argument, 0, {**DOMAINS, **optimizer.domains})
+                assert float(value) in legal
+        plan = replace(plan, space=larger.space)
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_schedule_free_is_algorithm_1_of_the_paper(adaptive: bool) -> None:
+    """Defazio et al. 2024 with a constant rate, written out with x, y and z, on a quadratic."""
+    rate, share, beta2, decay, steps = 0.3, 0.8, 0.99, 0.02, 30
+    values = {"learning_rate": rate, "weight_decay": decay, "epsilon": 1e-8, "beta2": beta2}
+    values |= {"beta1": share, "momentum": share}
+    optimizer = optimizers.get(AVERAGING[adaptive])
+    curvature = torch.tensor([[1.0, 0.3, 0.01]], dtype=torch.float64)
+    weights = torch.tensor([[1.0, -2.0, 3.0]], dtype=torch.float64)
+    x = y = z = weights.clone()
+    form = optimizer.stacked([optimizer.arguments_in(values)], weights, {}, [])
+    assert form is not None
+    square = torch.zeros_like(weights)
+    for step in range(1, steps + 1):
+        form.step(weights, weights * curvature, torch.full((1, 1), rate, dtype=torch.float64))
+        gradient = y * curvature
+        if adaptive:
+            square = beta2 * square + (1 - beta2) * gradient**2
+            # 1e-15 is the library's.
+            gradient = gradient / ((square / (1 - beta2**step) + 1e-15).sqrt() + 1e-8)
+        z = z - rate * (gradient + decay * y)
+        x = (1 - 1 / step) * x + z / step
+        y = (1 - share) * z + share * x
+        torch.testing.assert_close(weights, y, rtol=1e-11, atol=1e-12)
+        measured = form.evaluated(weights)
+        assert measured is not None
+        torch.testing.assert_close(measured, x, rtol=1e-11, atol=1e-12)
+    assert float((x - y).abs().max()) > 1e-3
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> WorkloadRef:
+    (tmp_path / "users.py").write_text(USERS)
+    return WorkloadRef(spec="digits-softmax", base=str(tmp_path))
+
+
+@pytest.mark.parametrize("optimizer", [*AVERAGING, "users.py:Averaged"])
+def test_evaluations_measure_the_average(users: WorkloadRef, optimizer: str) -> None:
+    of = study(workload=users, optimizer=optimizer, precision="float64", batch_size=32)
+    pack = trials(of, 3)
+    module, stacked = engine("module", of, pack), engine("stacked", of, pack)
+    assert isinstance(module, ModuleEngine)
+    module.advance(12)
+    stacked.advance(12)
+    split = module.context.splits["validation"]
+    x, y = split.fetch(torch.arange(len(split)), training=False)
+
+    def loss(weights: dict[str, Tensor], row: int) -> float:
+        output = torch.func.functional_call(module.runs[row].model, weights, (x,))
+        return float(torch.nn.functional.cross_entropy(output, y))
+
+    for row, run in enumerate(module.runs):
+        assert averages(run.optimizer)
+        with evaluated_weights(run.optimizer):
+            average = {n: p.detach().clone() for n, p in run.model.named_parameters()}
+        expected = loss(average, row)
+        assert expected != pytest.approx(loss(module.weights(row), row), rel=1e-4)
+        for trained in (module, stacked):
+            assert largest_difference(trained.measured(row), average) < 1e-9
+            for rows in (None, [row]):
+                measured = trained.evaluate("validation", rows)[row if rows is None else 0]
+                assert measured["cross_entropy"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_no_other_optimizer_has_an_average() -> None:
+    for name in optimizers.names():
+        optimizer = optimizers.get(name)
+        values = optimizer.arguments_in({"momentum": 0.9, **optimizer.defaults})
+        made = optimizer.module([("w", torch.nn.Parameter(torch.ones(2, 2)))], values)
+        assert averages(made) == (name in AVERAGING)
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "optimizers.md"
+UNSAID = {"beta1": 0.9, "beta2": 0.999, "momentum": 0}
+"""The defaults that the text above the table gives."""
+
+
+def rows() -> dict[str, list[str]]:
+    """The cells behind the name of each optimizer."""
+    found: dict[str, list[str]] = {}
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        first, _, rest = line.removeprefix("| ").partition(" | ")
+        names = re.findall(r"`([\w-]+)`", first)
+        if line.startswith("| `") and {*names} <= {*optimizers.names()}:
+            found |= dict.fromkeys(names, rest.split("|"))
+    return found
+
+
+def test_the_table_has_every_packaged_optimizer() -> None:
+    assert rows().keys() == {*optimizers.names()}
+
+
+@pytest.mark.parametrize("name", optimizers.names())
+def test_arguments_defaults_and_space_are_those_of_the_optimizer(name: str) -> None:
+    optimizer = optimizers.get(name)
+    cell, space, source, *_ = rows()[name]
+    arguments = re.findall(r"`(\w+)`(?: \(([^;:)]+)[^)]*\))?", cell)
+    if name == "soap":  # one bracket for both
+        arguments = [(n, "0.95" if n.startswith("beta") else given) for n, given in arguments]
+    for argument, given in arguments:
+        if given == "none":
+            assert argument not in optimizer.defaults
+        elif given == "true":
+            assert optimizer.defaults[argument] is True
+        else:
+            assert optimizer.defaults[argument] == float(given or UNSAID[argument])
+    known = {argument for argument in optimizer.arguments if "." not in argument}
+    assert known - {"learning_rate", "weight_decay"} <= {argument for argument, _ in arguments}
+    ranges = re.findall(r"`(\w+)` (\S+) to ([^\s,]+)", space)
+    assert {argument: [float(low), float(high)] for argument, low, high in ranges} == {
+        argument: list(ends)
+        for argument, entry in optimizer.space.items()
+        for ends in entry.values()
+    }
+    assert ("amplifies rounding" in source) == optimizer.amplifies_rounding
+
+
+AMPLIFYING = ("soap", "muon", "shampoo")
+
+
+@pytest.mark.parametrize(
+    "name", quick([*AMPLIFYING, *(n for n in optimizers.names() if n not in AMPLIFYING)], 5)
+)
+def test_the_flag_says_which_optimizers_amplify_rounding(name: str) -> None:
+    """A batch whole and as four micro-batches, for 60 steps from the middle of the search space."""
+    values: dict[str, Any] = {}
+    for argument, entry in optimizers.get(name).space.items():
+        ((scale, (low, high)),) = entry.items()
+        values[argument] = (low * high) ** 0.5 if scale == "log" else 0.9
+    trial = Trial(id="trial", index=0, seed=5, metaparameters=values)
+    common: dict[str, Any] = {"workload": "digits-mlp", "optimizer": name}
+    whole, parts = (
+        engine("module", study(**common, **more), (trial,), steps=60).weights(0)
+        for more in ({}, {"micro_batch": 16})
+    )
+    difference = largest_difference(whole, parts)
+    if optimizers.get(name).amplifies_rounding:
+        assert difference > 1e-3
+    else:
+        assert difference < (1e-6 if name == "sgd" else 1e-4)
+    assert optimizers.get(name).amplifies_rounding == (name in AMPLIFYING)
+    assert optimizers.get(name).amplifies_rounding == ("; amplifies" in listed("optimizers")[name])
+
+
+@pytest.mark.parametrize("kind", ["module", "stacked"])
+@pytest.mark.parametrize(("stated", "recorded"), [(None, 64), (24, 24), (100, 64)])
+def test_outcomes_have_the_micro_batch_that_was_trained(
+    kind: str, stated: int | None, recorded: int
+) -> None:
+    of = study(budget_steps=3, micro_batch=stated)
+    ended = outcomes(train(of, trials(of, 2), kind))
+    assert {outcome.micro_batch for outcome in ended.values()} == {recorded}

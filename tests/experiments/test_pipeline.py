@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,24 +23,10 @@ from experiments.records.rows import layout_columns
 from experiments.training.study_context import StudyContext
 from tests.experiments.layout_workloads import FILE
 from tests.problems import study, trials
-from workloads import WorkloadError
-
-
-@pytest.fixture
-def user(tmp_path: Path):
-    (tmp_path / "deep.py").write_text(FILE)
-
-    def ref(name: str) -> WorkloadRef:
-        return WorkloadRef(spec=f"deep.py:{name}", base=str(tmp_path))
-
-    return ref
-
-
-def deep(user, **changes: Any) -> Study:
-    common = {"precision": "float64", "batch_size": 24, "optimizer": "adamw"}
-    technique = {"ghost_batch": 2}
-    return study(workload=user("Deep"), **{**common, "technique": technique, **changes})
-
+from workloads import LayoutPlan, WorkloadError
+from workloads.ghost import convert_batch_norm
+from workloads.images.networks import RESIDUAL_PLAN, residual_network, vgg11, vgg11_plan
+from workloads.resnet8 import CIFAR10ResNet8
 
 # How a model is cut
 
@@ -56,19 +43,36 @@ def test_the_largest_stage_is_as_small_as_it_can_be() -> None:
     assert [len(part) for part in partition(model(), ("*",), 3)] == [2, 2, 1]
 
 
-def test_a_stage_has_its_modules_under_their_names_and_together_they_are_the_model() -> None:
-    whole = model()
-    parts = partition(whole, ("*",), 3)
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], LayoutPlan, tuple[int, ...]]] = {
+    "dense": (model, LayoutPlan(pipeline=("*",)), (4,)),
+    "ResNet-18": (lambda: residual_network(18, 4, 3, small=True), RESIDUAL_PLAN, (3, 16, 16)),
+    "ResNet-50": (lambda: residual_network(50, 2, 3), RESIDUAL_PLAN, (3, 64, 64)),
+    "ResNet-8": (
+        lambda: CIFAR10ResNet8(width=4).model(), CIFAR10ResNet8(width=4).layout_plan(), (3, 16, 16)
+    ),
+    "VGG-11": (lambda: vgg11(2, 3, small=True), vgg11_plan(2, small=True), (3, 32, 32)),
+    "VGG-11 with dropout": (lambda: vgg11(1, 3), vgg11_plan(1), (3, 32, 32)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_stages_together_are_the_model(name: str) -> None:
+    """Also of the packaged image networks, with ghost batch norm; modules keep their names."""
+    make, plan, shape = NETWORKS[name]
+    torch.manual_seed(0)
+    whole = convert_batch_norm(make(), 4).eval()
+    parts = partition(whole, plan.pipeline, 3 if name == "dense" else 4)
     cut = {name for part in parts for unit in part for name in unit}
     stages = [stage(whole, {n for unit in part for n in unit}, cut) for part in parts]
-    names = [name for each in stages for name, _ in each.named_parameters()]
-    assert names == [name for name, _ in whole.named_parameters()]
-    x = torch.randn(3, 4)
-    y = x
-    for each in stages:
-        y = each(y)
-    assert torch.equal(y, whole(x))
-    assert len(list(whole.children())) == 5
+    held = [n for each in stages for n, _ in each.named_parameters()]
+    assert held == [n for n, _ in whole.named_parameters()]
+    first = [next(m for m in each.modules() if not list(m.children())) for each in stages]
+    assert not any(isinstance(m, nn.ReLU) for m in first[1:])  # it would change what it is sent
+    x = y = torch.randn(16, *shape)
+    with torch.no_grad():
+        for each in stages:
+            y = each(y)
+        assert torch.equal(y, whole(x))
 
 
 def test_a_model_of_fewer_layers_than_stages_is_refused() -> None:
@@ -136,8 +140,10 @@ def test_the_first_stage_gets_what_forward_gives_to_the_model() -> None:
         _input(ForwardPass(loss=silent, sums=True, **common))
 
 
-def test_random_numbers_begin_where_a_stage_begins_and_a_loss_draws_none(user) -> None:
-    of = deep(user)
+def test_random_numbers_begin_where_a_stage_begins_and_a_loss_draws_none(tmp_path: Path) -> None:
+    (tmp_path / "deep.py").write_text(FILE)
+    ref = WorkloadRef(spec="deep.py:Deep", base=str(tmp_path))
+    of = study(workload=ref, batch_size=24, technique={"ghost_batch": 2})
     context = StudyContext.load(of)
     draws = RandomDraws.of(context, context.model(trials(of, 1)[0]))
     assert (len(draws.draws), draws.in_model) == (2, 2)

@@ -81,6 +81,7 @@ def equal(a: list[list[torch.Tensor]], b: list[list[torch.Tensor]]) -> bool:
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("part", [slice(0, 16), slice(5, 16), slice(4, 4)])
 def test_the_bits_do_not_depend_on_the_processes(workers, count: int, part: slice) -> None:
+    before = torch.get_rng_state()
     workers(0)
     here = Reader(Noisy(), CPU)
     expected = batches(here, range(9), part)
@@ -92,6 +93,7 @@ def test_the_bits_do_not_depend_on_the_processes(workers, count: int, part: slic
     for step in (0, 1, 5, 6, 2, 3):  # a trial goes back and on
         assert equal([list(ahead.training(order, part, 5, step))[:2]], [expected[step]])
     if part.stop > part.start:
+        assert torch.equal(before, torch.get_rng_state())  # the caller's generator is not touched
         readers = ahead.training(order, part, 5, 4)[2]
         assert os.getpid() not in readers.tolist()
     ahead.close()
@@ -119,16 +121,6 @@ def test_an_example_of_a_batch_is_that_of_its_seed_alone(workers) -> None:
         torch.manual_seed(derive(7, "augment", 3, place))
         assert torch.equal(x[i], torch.randn(2))
     assert indices.tolist() == BatchOrder(7, 40, 16).batches(3, 1)[0, 8:].tolist()
-
-
-def test_the_callers_generator_is_not_touched(workers) -> None:
-    for count in (0, 2):
-        workers(count)
-        reader = Reader(Noisy(), CPU)
-        before = torch.get_rng_state()
-        batches(reader, range(2), slice(0, 16))
-        assert torch.equal(before, torch.get_rng_state())
-        reader.close()
 
 
 def test_reading_ahead_ends_with_the_only_pass(workers) -> None:
@@ -178,8 +170,7 @@ def test_trials_train_alike_with_any_number_of_workers(workers, kind: str, tmp_p
     for count in (0, 2):
         load_splits.__globals__["_load"].cache_clear()
         workers(count)
-        training = engine(kind, of, pack_trials)
-        training.advance(3)
+        training = engine(kind, of, pack_trials, steps=3)
         state = training.copy([1])[0]
         training.advance(4)
         training.restore(1, state)

@@ -1,10 +1,10 @@
-"""Batch sizes that grow: the steps, the order of examples, the engines, the learning rate."""
+"""Batch sizes that grow: steps, the order of examples, the learning rate, what a file says."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 
 from experiments import schedules
 from experiments.batch_sizes import BatchSizes
+from experiments.config.study_plan import StudyPlan
 from experiments.factors.ramp import Ramp, RampedSchedule
-from experiments.plan import Pack, Study
+from experiments.plan import Study
 from experiments.training.batch_order import BatchOrder
-from experiments.training.pack_training import Training
-from tests.experiments.test_cohorts import bits
-from tests.marks import quick
+from tests.experiments.files import own
 from tests.problems import (
     engine,
     largest_difference,
@@ -30,8 +29,6 @@ from tests.problems import (
     train,
     trials,
 )
-
-KINDS = ["module", "stacked"]
 
 
 @st.composite
@@ -117,30 +114,7 @@ def of_sizes(sizes: BatchSizes, **changes: Any) -> Study:
     )
 
 
-CONSTANT = BatchSizes.growing(48, 40, [(7, 48), (21, 48)])
 GROWING = BatchSizes.growing(16, 120, [(30, 40), (66, 96)])
-ALL = {"schedule": "cosine", "technique": {"clip": 0.5, "ema": 0.9}, "optimizer": "adamw"}
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("kind", quick(KINDS, 1))
-@pytest.mark.parametrize("workload", quick(["digits-softmax", "digits-mlp"], 1))
-def test_a_ramp_that_is_constant_gives_the_same_bits_as_none(kind: str, workload: str) -> None:
-    assert len(CONSTANT.sizes) == 3
-    ramped = of_sizes(CONSTANT, precision="float32", workload=workload, **ALL)
-    plain = replace(ramped, ramp=None)
-    some = trials(plain, 4)
-    a, b = engine(kind, ramped, some), engine(kind, plain, some)
-    for steps in (3, 30, 7):
-        a.advance(steps)
-        b.advance(steps)
-        assert [bits(a, row) for row in range(4)] == [bits(b, row) for row in range(4)]
-    assert a.evaluate("validation") == b.evaluate("validation")
-    events = [train(of, some, kind) for of in (ramped, plain)]
-    assert [m.examples for m in measurements(events[0])] == [
-        m.examples for m in measurements(events[1])
-    ]
 
 
 def test_a_ramp_against_a_plain_loop() -> None:
@@ -165,31 +139,14 @@ def test_a_ramp_against_a_plain_loop() -> None:
     assert largest_difference(trained.weights(0), weights) < 1e-9
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", quick(KINDS, 1))
-def test_a_trial_resumes_in_the_middle_of_a_ramp(kind: str) -> None:
-    """From a snapshot at each evaluation, in a new process's engine, to the same numbers; what is
-    recorded counts the examples that were seen."""
+def test_what_is_recorded_counts_the_examples_that_were_seen() -> None:
     of = of_sizes(GROWING, optimizer="momentum", schedule="cosine")
-    some = trials(of, 3, learning_rate=0.01)
-    whole = train(of, some, kind)
-    training = Training(Pack(id="pack", study=of, trials=some, engine=kind))  # type: ignore[arg-type]
-    events: list[Any] = []
-    while training.active:
-        events += next(iter(training.run()))
-        if training.active:
-            training = Training(training.pack, snapshot=training.snapshot())
+    events = train(of, trials(of, 2, learning_rate=0.01))
+    assert all(m.examples == GROWING.examples(m.step) for m in measurements(events))
     assert GROWING.budget_steps is not None
-    for one in (events, whole):
-        assert [m.examples for m in measurements(one)] == [
-            GROWING.examples(m.step) for m in measurements(one)
-        ]
-        for outcome in outcomes(one).values():
-            assert outcome.steps_run == GROWING.budget_steps
-            assert outcome.examples_run == GROWING.examples(GROWING.budget_steps) <= 120 * 16
-    assert [(m.step, m.metrics) for m in measurements(events)] == [
-        (m.step, m.metrics) for m in measurements(whole)
-    ]
+    for outcome in outcomes(events).values():
+        assert outcome.steps_run == GROWING.budget_steps
+        assert outcome.examples_run == GROWING.examples(GROWING.budget_steps) <= 120 * 16
 
 
 @given(
@@ -250,3 +207,57 @@ def test_rate_over_batch_size_is_the_schedules(name: str, warmup: int) -> None:
         assert ramped.factor(step, values) / size == pytest.approx(factor / 10)
         if at >= warmup:
             assert size == 10 * min(8, math.floor(1 / factor + 1e-9) if factor else 8)
+
+
+TEXT = """\
+workload: digits-softmax
+grid:
+  batch_size:
+    from: [16, 64]
+    ramp: {ramp}
+  optimizer: sgd
+schedule: {schedule}
+budget: {budget}
+trials: 4
+"""
+
+
+def of_file(folder: Path, ramp: str, **changes: str) -> list[StudyPlan]:
+    """The studies of an experiment file."""
+    parts = {"schedule": "constant", "budget": "200 steps", **changes}
+    return own(folder, TEXT.format(ramp=ramp, **parts)).plans()
+
+
+def test_a_ramp_is_a_factor_of_the_grid(tmp_path: Path) -> None:
+    ramps = "[none, {double_at: [0.25, 0.5]}, {at: [[0.5, 3]]}]"
+    plans = of_file(tmp_path, ramps, schedule="linear")
+    assert [(p.study.batch_size, p.study.technique.get("ramp")) for p in plans] == [
+        (16, None), (64, None),
+        (16, "2x at 0.25, 4x at 0.5"), (64, "2x at 0.25, 4x at 0.5"),
+        (16, "3x at 0.5"), (64, "3x at 0.5"),
+    ]  # fmt: skip
+    assert [p.study.batches.sizes for p in plans[2:4]] == [(16, 32, 64), (64, 128, 256)]
+    assert [p.study.budget_steps for p in plans[::2]] == [200, 50 + 25 + 25, 100 + 33]
+    lengths = [int(p.trial(0).metaparameters["decay_steps"]) for p in plans]
+    assert all(100 <= length <= 200 for length in lengths)  # shares of the budget's 200
+    assert len({p.study.id for p in plans}) == 6
+
+
+def test_a_ramp_that_never_grows_is_none(tmp_path: Path) -> None:
+    text = TEXT.replace("\n    from: [16, 64]\n    ramp: {ramp}\n", " [16, 64]\n")
+    plain = own(tmp_path, text.format(schedule="constant", budget="200 steps")).plans()
+    for ramp in ("none", "{at: [[0.5, 1]]}"):
+        plans = of_file(tmp_path, ramp)
+        assert [p.trial(0) for p in plans] == [p.trial(0) for p in plain]
+        assert all(p.study.ramp is None for p in plans)
+
+
+def test_another_budget_is_another_ramp(tmp_path: Path) -> None:
+    """Its shares are of the budget, which identities of other trials do not hold."""
+
+    def ids(ramp: str, budget: str) -> list[str]:
+        return [plan.trial(0).id for plan in of_file(tmp_path, ramp, budget=budget)]
+
+    half = ids("{double_at: [0.5]}", "200 steps")
+    assert not {*half} & {*ids("{double_at: [0.5]}", "400 steps")}
+    assert half == ids("{double_at: [0.25]}", "400 steps")  # the same phases

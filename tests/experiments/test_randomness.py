@@ -24,14 +24,7 @@ WORKLOADS = """
 import torch
 from torch import nn
 from torch.nn import functional as F
-from tests.problems import TinyData
-from workloads import Classification
-
-
-class Tiny(Classification):
-    target = "validation_error < 0.2"
-
-    def data(self): return TinyData.splits()
+from tests.problems import Tiny
 
 
 class Dropped(Tiny):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.config.compile import from_keywords, load, parse
+from experiments.config.compile import load
 from experiments.engines import make_engine
 from experiments.errors import ExperimentError
 from experiments.training.batch_order import BatchOrder
@@ -45,22 +45,6 @@ def test_it_is_part_of_the_identity_only_when_set(tmp_path: Path) -> None:
     assert single.identity == {**default.identity, "repeat_data": False}
     assert single.study.id != default.study.id
     assert single.trial(0).id != default.trial(0).id
-
-
-def test_the_resolved_file_says_it(tmp_path: Path) -> None:
-    single = experiment(tmp_path, "64", "1 epoch")
-    assert "repeat_data: false" in single.to_yaml()
-    reread = parse(single.to_yaml(), base=tmp_path)
-    assert reread.plans()[0].study == single.plans()[0].study
-    assert "repeat_data: true" in experiment(tmp_path, "64", "1 epoch", "").to_yaml()
-
-
-def test_a_keyword_of_python() -> None:
-    given: dict[str, Any] = {"workload": "digits-softmax", "optimizer": ["sgd"], "batch_size": 64}
-    made = from_keywords(**given, budget="1 epoch", repeat_data=False)
-    assert not made.plans()[0].study.repeat_data
-    with pytest.raises(ExperimentError, match="repeat_data must be true or false"):
-        from_keywords(**given, repeat_data="no")
 
 
 def test_data_without_end_are_never_repeated(tmp_path: Path) -> None:

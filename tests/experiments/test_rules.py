@@ -1,28 +1,32 @@
-"""Rules that derive metaparameters from those of another batch size."""
+"""Rules that derive metaparameters from those of another batch size, or from an amount of data."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments import optimizers
-from experiments.config.compile import Experiment, parse
-from experiments.errors import ExperimentError
+from experiments.config.compile import Experiment
+from experiments.factors.horizon import Horizon
 from experiments.factors.rule import Rule
-from tests.experiments.files import own
+from tests.experiments.files import RIGHT, own
 
-BOTH = {"beta2": "half_life", "weight_decay": "time_scale", "from": 64}
 VALUES = {"learning_rate": 0.01, "beta2": 0.95, "weight_decay": 0.1, "beta1": 0.9}
 
 
-def made(**kinds: str) -> Rule:
-    rule = Rule.parse({**kinds, "from": 64})
+def parsed(**given: Any) -> Rule:
+    rule = Rule.parse(given)
     assert rule is not None
     return rule
+
+
+def made(**kinds: Any) -> Rule:
+    return parsed(**kinds, **{"from": 64})
 
 
 @pytest.mark.parametrize(("kind", "power"), [("none", 0), ("sqrt", 0.5), ("linear", 1)])
@@ -71,10 +75,7 @@ def effective_rate(name: str):
 
 
 def test_a_momentum_from_an_amount_of_data_scales_the_effective_rate_too() -> None:
-    rule = Rule.parse(
-        {"learning_rate": "linear", "momentum": {"half_life": "500 examples"}, "from": 64}
-    )
-    assert rule is not None
+    rule = made(learning_rate="linear", momentum={"half_life": "500 examples"})
     effective = effective_rate("momentum")
     base, there = (
         rule.applied({"learning_rate": 0.1}, size, {}, None, effective) for size in (64, 512)
@@ -115,8 +116,7 @@ def test_an_experiment_trains_and_records_the_effective_rate(tmp_path: Path) -> 
 
 
 def test_what_no_rule_names_stays_and_the_base_is_unchanged() -> None:
-    rule = Rule.parse({"learning_rate": "sqrt", **BOTH})
-    assert rule is not None
+    rule = made(learning_rate="sqrt", beta2="half_life", weight_decay="time_scale")
     assert rule.applied(VALUES, 64, {}) == VALUES
     there = rule.applied(VALUES, 256, {})
     assert there == {
@@ -131,22 +131,21 @@ def test_what_no_rule_names_stays_and_the_base_is_unchanged() -> None:
 
 
 TEXT = """\
-workload: digits-softmax
+workload: {workload}
 grid:
-  batch_size: [16, 64, 256]
+  batch_size: {sizes}
   optimizer: {optimizer}
   rule: {rule}
 search: {search}
 budget: 200 steps
 trials: 4
-extend: {extend}
-{more}
+extend: 2
 """
 
 
 def experiment(tmp_path: Path, rule: str, **changes: str) -> Experiment:
-    parts = {"optimizer": "adamw", "search": "{}", "more": "", "extend": "2", **changes}
-    return own(tmp_path, TEXT.format(rule=rule, **parts))
+    parts = {"workload": "digits-softmax", "sizes": "[16, 64, 256]", "optimizer": "adamw"}
+    return own(tmp_path, TEXT.format(rule=rule, **{**parts, "search": "{}", **changes}))
 
 
 def test_a_rule_trains_the_table_of_the_base(tmp_path: Path) -> None:
@@ -173,8 +172,6 @@ def test_a_rule_trains_the_table_of_the_base(tmp_path: Path) -> None:
             [low * k**0.5, high * k**0.5]
         )
     assert len({trial.id for plan in (*free, *by_rule) for trial in plan.trials(0, 4)}) == 24
-    again = parse(file.to_yaml(), base=tmp_path)
-    assert [p.study for p in again.plans()] == [p.study for p in file.plans()]
     without = experiment(tmp_path, "none").plans()
     assert [p.study for p in without] == [p.study for p in free]
 
@@ -198,28 +195,11 @@ def test_without_a_rule_for_the_rate_each_study_is_tuned(tmp_path: Path) -> None
 
 
 def test_a_rule_beside_the_grid(tmp_path: Path) -> None:
-    text = TEXT.format(
-        optimizer="sgd",
-        rule="none",
-        search="{}",
-        extend="0",
-        more="rule: {learning_rate: linear, from: 16}",
-    )
-    plans = own(tmp_path, text.replace("  rule: none\n", "")).plans()
-    assert {p.study.technique["rule"] for p in plans} == {"learning_rate linear, from 16"}
-
-
-@pytest.mark.parametrize("kind", ["time_scale, from: 64", "{time_scale: 1e6 examples}"])
-@pytest.mark.parametrize("name", optimizers.names())
-def test_a_time_scale_needs_decoupled_weight_decay(tmp_path: Path, name: str, kind: str) -> None:
-    rule = f"{{weight_decay: {kind}}}"
-    if optimizers.get(name).decoupled_decay:
-        assert experiment(tmp_path, rule, optimizer=name).plans()
-        return
-    with pytest.raises(ExperimentError, match="weight decay has a time scale where") as caught:
-        experiment(tmp_path, rule, optimizer=name)
-    assert name in str(caught.value)
-    assert "such as adamw" in str(caught.value.hint)
+    in_grid = "  rule: {learning_rate: linear, from: 16}\n"
+    text = "workload: digits-softmax\ngrid:\n  batch_size: [16, 64]\n  optimizer: sgd\n"
+    plans, beside = (own(tmp_path, text + rule).plans() for rule in (in_grid, in_grid.strip()))
+    assert {p.study.technique["rule"] for p in beside} == {"learning_rate linear, from 16"}
+    assert [p.study for p in plans] == [p.study for p in beside]
 
 
 def test_a_rule_scales_the_rates_of_both_parts_of_muon(tmp_path: Path) -> None:
@@ -233,3 +213,102 @@ def test_a_rule_scales_the_rates_of_both_parts_of_muon(tmp_path: Path) -> None:
         for name in ("learning_rate", "adamw.learning_rate", "adamw.weight_decay"):
             assert after[name] == pytest.approx(2 * float(before[name]), rel=1e-8)
     assert larger.search_space["adamw.learning_rate"]["log"] == pytest.approx([2e-3, 0.2])
+
+
+def of_words(folder: Path, rule: str, **changes: str) -> Experiment:
+    """An experiment on sequences of eight tokens."""
+    (folder / "words.py").write_text(RIGHT["files"]["words.py"])
+    return experiment(folder, rule, workload="words.py:Words", **changes)
+
+
+@given(
+    size=st.integers(1, 2**20), steps=st.floats(0.1, 1e6),
+    name=st.sampled_from(["beta1", "beta2", "momentum"]),
+)  # fmt: skip
+def test_a_half_life_in_examples_is_the_same_at_every_batch_size(
+    size: int, steps: float, name: str
+) -> None:
+    """ln(1/2) / ln(β) steps of B examples each (Marek et al. 2025)."""
+    half_life = steps * size
+    rule = parsed(**{name: {"half_life": f"{half_life!r} examples"}})
+    for k in (1, 2):
+        factor = float(rule.applied({name: 0.5}, k * size, {})[name])
+        # To nine figures of 1 - β, which is what a number of 16 figures has of one near 1.
+        exact = -math.expm1(-math.log(2) * k * size / half_life)
+        assert 1 - factor == pytest.approx(exact, rel=1e-8, abs=1e-15)
+        if exact < 0.99:
+            measured = k * size * math.log(0.5) / math.log1p(factor - 1)
+            assert measured == pytest.approx(half_life, rel=1e-6)
+
+
+@given(size=st.integers(1, 10**5), tokens=st.integers(1, 4096), half_life=st.floats(1e9, 1e12))
+def test_tokens_are_those_of_the_batch(size: int, tokens: int, half_life: float) -> None:
+    in_tokens = Horizon(amount=half_life, unit="tokens")
+    in_examples = Horizon(amount=half_life / tokens, unit="examples")
+    assert in_tokens.decay_factor(size, tokens) == in_examples.decay_factor(size, None)
+    assert in_tokens.decay_factor(size, tokens) == pytest.approx(
+        0.5 ** (size * tokens / half_life), abs=1e-9
+    )
+
+
+@given(
+    size=st.integers(1, 10**5), rate=st.floats(1e-6, 10), times=st.floats(1.01, 1e6),
+    kind=st.sampled_from(["none", "sqrt", "linear"]),
+)  # fmt: skip
+def test_a_time_scale_holds_at_the_learning_rate_of_the_trial(
+    size: int, rate: float, times: float, kind: str
+) -> None:
+    """B / (learning rate · weight decay), also of a rate that a rule gives (Wang & Aitchison)."""
+    scale = times * size
+    time_scale = {"time_scale": f"{scale!r} examples"}
+    at_tuned_rate = parsed(weight_decay=time_scale)
+    for rule in (at_tuned_rate, made(learning_rate=kind, weight_decay=time_scale)):
+        values = rule.applied({"learning_rate": rate, "weight_decay": 7.0}, size, {})
+        new_rate, decay = float(values["learning_rate"]), float(values["weight_decay"])
+        assert size / (new_rate * decay) == pytest.approx(scale, rel=1e-8)
+    default = at_tuned_rate.applied({}, size, {"learning_rate": 1e-3})
+    assert default["weight_decay"] == pytest.approx(size / (1e-3 * scale), rel=1e-8)
+
+
+def test_equal_amounts_are_one_rule() -> None:
+    texts = ("1e6 tokens", "1000000 tokens", "1000000.0 token", " 1E+6  tokens")
+    assert len({parsed(beta2={"half_life": text}) for text in texts}) == 1
+    several = made(
+        weight_decay={"time_scale": "2.5e7 tokens"},
+        beta2={"half_life": "1e6 tokens"},
+        learning_rate="sqrt",
+    )
+    assert str(several) == (
+        "learning_rate sqrt, beta2 half_life 1000000 tokens, "
+        "weight_decay time_scale 25000000 tokens, from 64"
+    )
+    assert str(parsed(beta2={"half_life": "0.5 examples"})) == "beta2 half_life 0.5 examples"
+
+
+def test_what_a_rule_gives_is_not_tuned_and_needs_no_base(tmp_path: Path) -> None:
+    """Free tuning beside it is what it is without; the rest is tuned at each batch size."""
+    scale = "{beta2: {half_life: 8000 tokens}, weight_decay: {time_scale: 80000 tokens}}"
+    plans = of_words(tmp_path, f"[none, {scale}]", sizes="16..256").plans()
+    free, by_rule = plans[:5], plans[5:]
+    without = of_words(tmp_path, "none", sizes="16..256").plans()
+    assert [plan.study for plan in free] == [plan.study for plan in without]
+    for plan in by_rule:
+        size = plan.study.batch_size
+        assert plan.space.keys() == plan.search_space.keys() == {"learning_rate"}
+        assert (plan.study.keep, plan.table_of) == (4, None)
+        for trial in plan.trials(0, 4):
+            values = trial.metaparameters
+            assert values["beta2"] == pytest.approx(0.5 ** (size * 8 / 8000), abs=1e-9)
+            decay = size * 8 / (80000 * float(values["learning_rate"]))
+            assert values["weight_decay"] == pytest.approx(decay, rel=1e-8)
+    rates = {t.metaparameters["learning_rate"] for plan in by_rule for t in plan.trials(0, 4)}
+    assert len(rates) == 20
+    # The same half-life, in sequences of eight tokens: the same metaparameters.
+    changes = {"sizes": "16..256", "search": "{weight_decay: 0.1}"}
+    examples, tokens = (
+        of_words(tmp_path, f"{{beta2: {{half_life: {amount}}}}}", **changes).plans()
+        for amount in ("1000 examples", "8000 tokens")
+    )
+    for first, second in zip(examples, tokens, strict=True):
+        assert first.trial(0).metaparameters["beta2"] == second.trial(0).metaparameters["beta2"]
+        assert first.study.id != second.study.id

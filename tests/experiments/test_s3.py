@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -121,25 +120,6 @@ def test_a_killed_driver_is_continued_elsewhere(port: int, tmp_path: Path) -> No
     again.join(PATIENCE)
     assert again.exitcode == 0, (tmp_path / "again").read_text()
     assert_whole(uri, expected)
-
-
-def test_many_threads_reach_for_one_pack(port: int) -> None:
-    uri = s3_server.address(port, "threads")
-    Store(uri)
-    taken: list[Any] = []
-    start = threading.Barrier(6)
-
-    def take(name: str) -> None:
-        claims = Claims(uri)
-        start.wait()
-        taken.append(claims.take(f"p{name}", ["a", name]))
-
-    threads = [threading.Thread(target=take, args=(str(n),)) for n in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sum(claim is not None for claim in taken) == 1
 
 
 def test_a_poll_takes_two_listings_and_one_request_for_each_new_file(

@@ -1,9 +1,9 @@
-"""Search tables: their rows never change, and they cover the space as their method says."""
+"""Search tables: their rows never change and cover the space as their method says; the keys of a
+file that say how a study is searched."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
-from experiments import search
+from experiments.config.compile import parse
 from experiments.plan import Value
 from experiments.search import METHODS, Row, table
 from experiments.search.grid import levels
 from experiments.search.space import Dimension
+from tests.experiments.files import EXPERIMENT, ids, own
 
 SPACE = {
     "momentum": Dimension.parse("reverse_log", [0.5, 0.99]),
@@ -87,11 +88,6 @@ def test_blocks_of_a_power_of_two_are_balanced(n):
 
 def test_nothing_to_tune_gives_empty_rows():
     assert sobol({}, 1, 3) == [{}, {}, {}]
-
-
-@pytest.mark.slow
-def test_many_rows():
-    assert len(sobol(SPACE, 1, 100_000)) == 100_000
 
 
 def test_random_rows_are_fixed_for_good():
@@ -174,20 +170,6 @@ def test_points_are_the_rows():
     assert drawn.rows(0, 1) == given[:1]
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_has_a_table(method):
-    assert len(table(method, SPACE, 1, 8, [{}]).rows(0, 1)) == 1
-
-
-def test_a_method_is_one_file_of_the_folder():
-    """What defines a named table is a method, and nothing lists it; the default comes first."""
-    folder = Path(search.__file__).parent
-    named = re.compile(r'^    name = "(.+)"$', re.MULTILINE)
-    written = [name for file in folder.glob("*.py") for name in named.findall(file.read_text())]
-    assert sorted(written) == sorted(METHODS)
-    assert next(iter(METHODS)) == "sobol"
-
-
 @pytest.mark.parametrize("name", METHODS)
 def test_what_a_method_says_of_itself_fits_together(name):
     method = METHODS[name]
@@ -196,3 +178,102 @@ def test_what_a_method_says_of_itself_fits_together(name):
         assert table(name, SPACE, 1, 8).size is None
     if method.rounds_up:
         assert (table(name, SPACE, 1, 7).size or 0) >= 7
+
+
+DIGITS = """\
+workload: digits-mlp
+grid:
+  batch_size: 8..16
+  optimizer: [sgd, momentum]
+"""
+POINTS = """\
+points:
+  - {learning_rate: 0.1, momentum: 0.9}
+  - {learning_rate: 0.2, momentum: 0.9}
+  - {learning_rate: 0.2, momentum: 0.5}
+"""
+
+
+def experiment(more: str = "") -> Any:
+    return parse(DIGITS + more, "my.yaml")
+
+
+def test_defaults():
+    study = experiment().plans()[0].study
+    assert (study.search, study.extend, study.repeats) == ("sobol", 0, 0)
+    assert study.estimator == "minimum"
+
+
+def test_all_of_them_reach_the_study():
+    of = experiment("method: random\nextend: 2\nrepeats: 5\nestimator: best_of_10\nkeep: 10\n")
+    study = of.plans()[0].study
+    assert (study.search, study.extend, study.repeats) == ("random", 2, 5)
+    assert study.estimator == "best_of_10"
+    assert ids(of) != ids(experiment())
+
+
+def test_what_draws_the_points_does_not_change_the_study():
+    """Points and seeds are not part of a study's identity; the default table is what it was."""
+    sobol, random = experiment().plans(), experiment("method: random\n").plans()
+    assert [p.study.id for p in sobol] == [p.study.id for p in random]
+    assert sobol[0].trial(0).metaparameters != random[0].trial(0).metaparameters
+    assert sobol[0].trial(0).id == FIRST
+    assert ids(experiment("method: sobol\n")) == ids(experiment())
+
+
+FIRST = "caad663f25b8ee67071d"
+
+
+def test_a_grid_is_trained_whole():
+    sgd, _, momentum, _ = experiment("method: grid\ntrials: 10\n").plans()
+    assert (sgd.study.trials, sgd.max_rows) == (10, 10)
+    assert (momentum.study.trials, momentum.max_rows) == (12, 12)
+    rows = momentum.trials(0, 50)
+    assert len({trial.id for trial in rows}) == 12
+    assert len({trial.metaparameters["learning_rate"] for trial in rows}) == 4
+
+
+def test_points_are_the_trials():
+    of = experiment(POINTS)
+    assert of.search_method == "points"
+    sgd, _, momentum, _ = of.plans()
+    assert [t.metaparameters for t in momentum.trials(0, 9)] == [
+        {"learning_rate": 0.1, "momentum": 0.9},
+        {"learning_rate": 0.2, "momentum": 0.9},
+        {"learning_rate": 0.2, "momentum": 0.5},
+    ]
+    assert [t.metaparameters for t in sgd.trials(0, 9)] == [  # without momentum two are the same
+        {"learning_rate": 0.1},
+        {"learning_rate": 0.2},
+    ]
+    assert (sgd.study.trials, momentum.study.trials, momentum.max_rows) == (2, 3, 3)
+    assert momentum.search_space["learning_rate"] == {"discrete": [0.1, 0.2]}
+
+
+def test_fewer_points_than_there_are():
+    plans = experiment(POINTS + "trials: 2\n").plans()
+    assert [p.study.trials for p in plans] == [2, 2, 2, 2]
+    assert [len(p.trials(0, 9)) for p in plans] == [2, 2, 2, 2]
+    assert [p.study.trials for p in experiment(POINTS + "trials: 9\n").plans()] == [2, 2, 3, 3]
+
+
+def test_points_of_each_optimizer_with_shares_and_fields(tmp_path):
+    text = EXPERIMENT.replace("  width: [4, 8]\n", "  schedule: linear\n") + (
+        "search: {weight_decay: 0.1}\n"
+        "points:\n"
+        "  sgd: [{learning_rate: 1, decay: 0.5, width: 8}]\n"
+        "  momentum: [{learning_rate: 1, momentum: 0.5, decay_steps: 9}]\n"
+        "  my_opt.py:Sign: [{learning_rate: 0.1, decay: 1, power: 2}]\n"
+    )
+    of = own(tmp_path, text)
+    found = {p.study.optimizer: p for p in of.plans() if p.study.batch_size == 8}
+    trials = {name: plan.trials(0, 9)[0].metaparameters for name, plan in found.items()}
+    budget = found["sgd"].study.budget_steps
+    assert trials["sgd"] == {
+        "decay_steps": budget // 2, "end_factor": 0.01, "learning_rate": 1, "weight_decay": 0.1,
+        "width": 8,
+    }  # fmt: skip
+    assert trials["momentum"]["decay_steps"] == 9
+    assert trials["my_opt.py:Sign"]["power"] == 2
+    assert "width" not in found["sgd"].identity["workload"]["fields"]
+    assert "width" in found["momentum"].identity["workload"]["fields"]

@@ -7,8 +7,9 @@ import time
 import pytest
 from torch import nn
 
+from batchscale.names import listed
 from experiments.engines import selection
-from experiments.engines.selection import LIMITS, Arithmetic, choose, stackable
+from experiments.engines.selection import LIMITS, Arithmetic, choose, preferred
 from experiments.plan import Pack, WorkloadRef
 from experiments.training.pack_training import Training
 from experiments.training.study_context import StudyContext
@@ -61,16 +62,6 @@ def test_a_busy_machine_chooses_as_an_idle_one(monkeypatch: pytest.MonkeyPatch) 
     assert [_choice(batch_size=size) for size in sizes] == expected
 
 
-def test_whether_it_stacks_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    of = study(workload="digits-mlp", batch_size=24)
-    context, tried = StudyContext.load(of), []
-    monkeypatch.setattr(selection, "_refusal", lambda *given: tried.append(given))
-    monkeypatch.setattr(selection, "_refusals", {})
-    for _ in range(3):
-        assert stackable(context, trials(of, 2)) is None
-    assert len(tried) == 1
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("optimizer", "batch_size", "kind"),
@@ -91,3 +82,14 @@ def test_language_models_are_stacked_up_to_larger_batches(
         workload=workload, optimizer=optimizer, batch_size=batch_size, target=target, trials=16
     )
     assert choose(StudyContext.load(of), trials(of, 1)) == kind
+
+
+@pytest.mark.parametrize("name", ["shampoo", "soap"])
+def test_the_module_engine_is_chosen_and_listed(name: str) -> None:
+    of = study(optimizer=name, batch_size=8)
+    pack = trials(of, 8)
+    assert choose(StudyContext.load(of), pack) == "module"
+    other = StudyContext.load(study(optimizer="adamw", batch_size=8))
+    assert preferred(other, pack[0]) == "stacked"
+    assert "; trains by the module engine: no gain from stacking" in listed("optimizers")[name]
+    assert "module engine" not in listed("optimizers")["muon"]

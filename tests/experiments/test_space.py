@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from experiments import schedules
 from experiments.search.domains import domain_of
-from experiments.search.space import SCALES, Dimension
+from experiments.search.space import Dimension
 
 UNIT = st.floats(0, 1, exclude_max=True)
 DIMENSIONS = st.one_of(
@@ -100,10 +100,6 @@ def test_choices_keep_their_types():
     dimension = Dimension.parse("discrete", [0, 0.5, "cosine", True])
     drawn = [dimension.value(i / 4) for i in range(4)]
     assert [(type(v), v) for v in drawn] == [(int, 0), (float, 0.5), (str, "cosine"), (bool, True)]
-
-
-def test_every_scale_is_known():
-    assert SCALES == ("linear", "log", "reverse_log", "integer", "discrete")
 
 
 @given(DIMENSIONS, st.sampled_from(["low", "high"]))

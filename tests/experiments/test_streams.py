@@ -1,4 +1,5 @@
-"""An ``IterableDataset`` of the user's to train on: exact order, exact resumption, clear errors."""
+"""Training data without an end: a user's ``IterableDataset`` in its exact order, resumed exactly;
+generated splits, no example of which occurs twice."""
 
 from __future__ import annotations
 
@@ -11,10 +12,11 @@ import torch
 
 from experiments.config.compile import load
 from experiments.engines import check_contract
-from experiments.plan import WorkloadRef
+from experiments.plan import Study, WorkloadRef
+from experiments.training.batch_order import SequentialOrder
 from experiments.training.streams import ExampleStream
 from experiments.training.study_context import StudyContext
-from tests.experiments.stream_workloads import ENDLESS, EVERY, FILE
+from tests.experiments.stream_workloads import ENDLESS, FILE
 from tests.problems import TinyData, engine, largest_difference, restore, saved, study, trials
 from workloads import WorkloadError
 
@@ -26,14 +28,14 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def ref(tmp_path: Path):
     (tmp_path / "streams.py").write_text(FILE)
 
-    def of(data_set: str, name: str = "Stream", **fields: Any) -> WorkloadRef:
-        spec = f"streams.py:{name}"
-        return WorkloadRef(spec=spec, base=str(tmp_path), fields={"data_set": data_set, **fields})
+    def of(data_set: str, **fields: Any) -> WorkloadRef:
+        fields["data_set"] = data_set
+        return WorkloadRef(spec="streams.py:Stream", base=str(tmp_path), fields=fields)
 
     return of
 
 
-def stream_study(workload: WorkloadRef, **changes: Any):
+def stream_study(workload: WorkloadRef, **changes: Any) -> Study:
     given = {"precision": "float64", "batch_size": 8, "target": "validation_error < 0.01"}
     return study(**{"workload": workload, "budget_steps": 40, "keep": None, **given, **changes})
 
@@ -76,14 +78,6 @@ def test_a_stream_with_a_length_is_read_in_epochs(ref) -> None:
             assert torch.equal(x, rows[shuffled[8 * step : 8 * step + 8]])
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_ranks_augment_the_global_batch(ref, name: str) -> None:
-    context = StudyContext.load(stream_study(ref(name, "Augmented")))
-    order = context.train.order(5, 8)
-    parts = [context.train.fetch_step(order, p, 5, 2) for p in (slice(0, 3), slice(3, 8), slice(8))]
-    assert torch.equal(torch.cat([parts[0][0], parts[1][0]]), parts[2][0])
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["Sized", "Resumes"])
 def test_a_trial_is_restored_where_a_pass_ends(ref, name: str, kind: str) -> None:
@@ -118,8 +112,7 @@ def test_a_restored_trial_reads_nothing_again(ref, name: str, kind: str) -> None
 
 def test_stopped_trials_are_not_read_for(ref) -> None:
     of = stream_study(ref("Counted"))
-    stack = engine("stacked", of, trials(of, 4))
-    stack.advance(1)
+    stack = engine("stacked", of, trials(of, 4), steps=1)
     stack.keep([0, 2, 3])
     stack.keep([0, 2])
     before = read_count()[0]
@@ -179,3 +172,81 @@ def test_a_study_on_a_stream(ref, tmp_path: Path) -> None:
     text = FILE_TEXT.format("8..16", "2 epochs")
     path.write_text(text.replace("grid: {", "grid: {data_set: Sized, "))
     assert [plan.study.budget_steps for plan in load(path).plans()] == [22, 10]
+
+
+NAMES = ["teacher", "markov"]
+GENERATED = """
+import torch
+from batchscale import GeneratedSplit, Workload
+
+
+class Squares(GeneratedSplit):
+    def examples(self, indices):
+        x = ((indices * 2654435761) % 1000).double() / 500 - 1
+        return x.float().unsqueeze(1), (x * x).float()
+
+
+class Parabola(Workload):
+    target = "validation_squared_error < 0.01"
+
+    def data(self):
+        return {"train": Squares(), "validation": Squares().examples(torch.arange(200))}
+
+    def model(self):
+        return torch.nn.Sequential(torch.nn.Linear(1, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+
+    def augment(self, batch, generator):
+        x, y = batch
+        return x + 0.01 * torch.randn(x.shape, generator=generator), y
+
+    def forward(self, model, batch):
+        return model(batch[0]).squeeze(-1)
+
+    def loss(self, output, batch):
+        return (output - batch[1]) ** 2
+
+    def metrics(self, output, batch):
+        return {"squared_error": (output - batch[1]) ** 2}
+"""
+
+
+def generated(name: str) -> Study:
+    ref = WorkloadRef(spec=name, fields={"width": 8})
+    return stream_study(ref, target="validation_excess_loss < 1e-9")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_example_occurs_twice(name: str) -> None:
+    context = StudyContext.load(generated(name))
+    rows = trials(context.study, 20)
+    orders = [context.order(trial) for trial in rows]
+    indices = torch.cat([order.batches(0, 500).flatten() for order in orders])  # type: ignore[union-attr]
+    assert len(indices.unique()) == 20 * 500 * 8
+    assert int(indices.min()) >= 0
+    examples = context.train.fetch(indices[:20_000], training=True)
+    if name == "teacher":  # different indices, different inputs
+        assert len(examples[0].unique(dim=0)) == 20_000
+    validation = context.splits["validation"].fetch(torch.arange(1000), training=False)
+    if name == "teacher":
+        both = torch.cat([examples[0], validation[0]])
+        assert len(both.unique(dim=0)) == 21_000
+
+
+def test_the_order_is_a_sequence_from_a_start_of_the_trial() -> None:
+    order = SequentialOrder(7, 5)
+    assert torch.equal(order.batches(0, 4).flatten(), torch.arange(order.start, order.start + 20))
+    assert torch.equal(order.batches(2, 2), order.batches(0, 4)[2:])
+    assert torch.equal(SequentialOrder(7, 10).batches(3, 1)[0], order.batches(6, 2).flatten())
+    assert SequentialOrder(8, 5).start != order.start
+    assert 0 <= order.start < 2**61
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_does_not_depend_on_the_others(name: str) -> None:
+    """Bit for bit, whichever part of which batch it is computed in."""
+    split = StudyContext.load(generated(name)).train
+    indices = SequentialOrder(3, 64).batches(5, 2).flatten()
+    whole = split.fetch(indices, training=True)
+    for part in (slice(0, 1), slice(3, 70), slice(127, 128), slice(1, 128, 9)):
+        for x, y in zip(split.fetch(indices[part], training=True), whole, strict=True):
+            assert torch.equal(x, y[part])

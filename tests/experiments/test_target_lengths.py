@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +14,17 @@ import pytest
 
 import results as dataset
 from batchscale.training import rerun
-from experiments.config.compile import Experiment, load, parse
+from experiments.config.compile import Experiment, parse
 from experiments.config.study_plan import StudyPlan
 from experiments.errors import ExperimentError
 from experiments.execution.sweep import Summary, sweep
 from experiments.factors.of_target import OfTarget, mentions, resolved
 from experiments.identity import canonical
-from experiments.plan import Measurement, Pack
 from experiments.records.baselines import baseline_steps
 from experiments.records.status import status
 from experiments.scheduling.events import Event, Note, PackStarted, StudyPlanned
-from experiments.training.pack_training import Training
 from tests.experiments.fakes import FakeTraining
+from tests.experiments.test_sweep import experiment
 
 FILE = """\
 name: lengths
@@ -102,6 +100,7 @@ def test_a_baseline_of_several_searches_decides_by_all_of_them(tmp_path: Path) -
     mean = float(np.exp(np.log(minima[searches]).mean()))
     of_arms = trials[(trials["batch_size"] == 64) & trials["technique"].str.contains("swa")]
     assert of_arms["baseline_steps"].unique().tolist() == [round(mean)]
+    assert rerun(of_arms["trial"].iloc[0], results=tmp_path).equal
     assert minima[searches].nunique() == 2
 
 
@@ -141,24 +140,15 @@ def test_a_length_that_a_technique_cannot_have_once_it_is_known() -> None:
 
 def fake(**changes: Any) -> Experiment:
     """A baseline and an arm that begins at half of its steps; a point is a share of 100 steps."""
-    return load(
-        {
-            "name": "lengths",
-            "workload": "digits-softmax",
-            "design": "one_factor",
-            "grid": {
-                "batch_size": [64, 128],
-                "optimizer": ["sgd"],
-                "technique": ["none", {"swa": "0.5 of target"}],
-            },
-            "search": {"learning_rate": {"linear": [0.05, 1.2]}},
-            "trials": 6,
-            "budget": "100 steps",
-            "target": "validation_error < 0.05",
-            "evaluation_ratio": 1.2,
-            **changes,
-        }
-    )
+    grid = {"batch_size": [64, 128], "optimizer": ["sgd"]}
+    given = {
+        "name": "lengths",
+        "design": "one_factor",
+        "grid": {**grid, "technique": ["none", {"swa": "0.5 of target"}]},
+        "search": {"learning_rate": {"linear": [0.05, 1.2]}},
+        "trials": 6,
+    }
+    return experiment(**{**given, **changes})
 
 
 def run(root: Path, of: Experiment, **options: Any) -> Summary:
@@ -281,40 +271,3 @@ def test_one_of_several_baselines_that_does_not_reach_the_target() -> None:
     assert baseline_steps(studies[:1]) == 10
     studies.append(Complete())
     assert baseline_steps(studies) is None
-
-
-DIGITS = """\
-name: acts
-workload: digits-mlp
-design: one_factor
-grid: {batch_size: [64], optimizer: sgd, technique: [none, {swa: 0.5 of target}]}
-search: {learning_rate: {log: [0.1, 1]}}
-trials: 2
-budget: 2000 steps
-target: validation_error < 0.15
-"""
-
-
-@pytest.mark.slow
-def test_the_technique_acts_before_the_target(tmp_path: Path) -> None:
-    of = parse(DIGITS)
-    assert sweep(of, results=tmp_path, address="none").complete
-    trials = rows(tmp_path)
-    steps = recorded(trials)[64]
-    begin = round(0.5 * steps)
-    assert 1 < begin < steps < 0.1 * 2000
-    best = trials[trials["arm"]].sort_values("steps_to_target").iloc[0]
-    plan = plans_of(of, steps)[-1]
-    (trial,) = [t for t in plan.trials(0, 4) if t.id == best["trial"]]
-    errors = {}
-    for name, technique in (("plain", {}), ("swa", plan.study.technique)):
-        study = replace(plan.study, technique=technique, engine="module")
-        training = Training(Pack(id=name, study=study, trials=(trial,)), device="cpu")
-        events = [e for each in training.run() for e in each]
-        errors[name] = {e.step: e.metrics for e in events if isinstance(e, Measurement)}
-    both = sorted(errors["plain"].keys() & errors["swa"].keys())
-    differ = [step for step in both if errors["plain"][step] != errors["swa"][step]]
-    assert begin <= differ[0] <= 1.1 * begin + 1
-    assert differ[0] < best["steps_to_target"]
-    # Trained again, to where it stopped: lengths are still shares of the whole budget.
-    assert rerun(best["trial"], results=tmp_path).equal

@@ -165,8 +165,7 @@ def test_forward_hooks_are_composed_outermost_first(hooks: WorkloadRef, kind: st
     described = of(hooks, "Outer", "Inner", batch_size=16)
     pack = plain(described)
     model, (x, y), _ = first_step(described, pack)
-    run = engine(kind, described, pack)
-    run.advance(1)
+    run = engine(kind, described, pack, steps=1)
     loss = torch.nn.functional.cross_entropy(model((x + 1.0) * 0.5), y.long())
     assert largest_difference(stepped(model, loss, 0.5), run.weights(0)) < 1e-12
 
@@ -177,8 +176,7 @@ def test_the_budget_is_known_and_in_the_identity_of_what_uses_it(
 ) -> None:
     described = of(hooks, "Halfway", budget_steps=10)
     pack = plain(described)
-    run = engine(kind, described, pack)
-    run.advance(5)
+    run = engine(kind, described, pack, steps=5)
     half = run.weights(0)
     run.advance(5)
     assert largest_difference(half, run.weights(0)) == 0
@@ -206,21 +204,6 @@ def test_two_gradients_a_step_are_counted(hooks: WorkloadRef, kind: str) -> None
             assert (row["gradients_per_step"], row["skipped_steps"]) == (count, None)
 
 
-def test_a_share_of_the_batch_is_mixed_with_all_of_it(hooks: WorkloadRef) -> None:
-    """Ranks mix the whole global batch, and then take their shares of it."""
-    described = of(hooks, "Partners", batch_size=16)
-    context, trial = StudyContext.load(described), trials(described, 1)[0]
-    change = context.techniques_of(trial).augmentation(trial.seed)
-
-    def fetched(part: slice, step: int = 3) -> tuple[torch.Tensor, ...]:
-        return context.train.fetch_step(context.order(trial), part, trial.seed, step, change)
-
-    parts = [fetched(part) for part in (slice(0, 5), slice(5, 16), slice(16, 16))]
-    for whole, *shares in zip(fetched(slice(None)), *parts, strict=True):
-        assert torch.equal(whole, torch.cat(shares))
-    assert not torch.equal(fetched(slice(None), 4)[0], fetched(slice(None))[0])
-
-
 def test_wrong_ones_are_refused(hooks: WorkloadRef) -> None:
     names = {f"hooks.py:{name}": True for name in ("Ahead", "Again")}
     with pytest.raises(ExperimentError, match="Again and Ahead both define perturbed"):
@@ -237,21 +220,3 @@ def test_wrong_ones_are_refused(hooks: WorkloadRef) -> None:
     assert "one of its arguments is tuned" in str(
         stackable(StudyContext.load(described), trials(described, 4, **fixed))
     )
-
-
-def test_a_pass_without_hooks_calls_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What no technique defines is not called: a plain step costs what it did."""
-    from experiments.techniques.composed import Techniques
-
-    def changed(self: Techniques, hook: str, *values: Any, **more: Any) -> Any:
-        assert hook == "after_step"
-        return original(self, hook, *values, **more)
-
-    original: Any = Techniques.changed
-    for kind in KINDS:
-        run = engine(kind, of_ema := study(technique={"ema": 0.9}), trials(of_ema, 2))
-        run.advance(1)
-        monkeypatch.delattr(Techniques, "select")
-        monkeypatch.setattr(Techniques, "changed", changed)
-        run.advance(2)
-        monkeypatch.undo()

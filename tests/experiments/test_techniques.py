@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import yaml
 
+import batchscale as bs
 from experiments import techniques
 from experiments.config import sources
+from experiments.config.compile import load
 from experiments.engines import choose, stackable
-from experiments.engines.module import ModuleEngine
 from experiments.errors import ExperimentError
+from experiments.identity import canonical
 from experiments.plan import Study, Trial, WorkloadRef
+from experiments.techniques import base
 from experiments.training.study_context import StudyContext
 from tests import problems
+from tests.conformance.cases import ON_DIGITS
+from tests.experiments.technique_file import USER_FILE
 from tests.marks import quick
 from tests.problems import engine, largest_difference, study, train, trials
 
@@ -24,8 +31,7 @@ KINDS = ["module", "stacked"]
 
 
 def weights(of: Study, pack: tuple[Trial, ...], kind: str, steps: int) -> list[dict[str, Any]]:
-    one = engine(kind, of, pack)
-    one.advance(steps)
+    one = engine(kind, of, pack, steps=steps)
     return [one.weights(row) for row in range(len(pack))]
 
 
@@ -47,37 +53,12 @@ def test_the_order_is_fixed_and_documented(user_techniques: WorkloadRef) -> None
     written = {"ema": 0.9, "my.py:Everything": 0.1, "clip": 1.0}
     loaded = techniques.load(written, user_techniques.base)
     assert list(loaded.parts) == ["my.py:Everything", "clip", "ema"]
-    from experiments.techniques import base
-
     for name in techniques.names():
         order = techniques.TECHNIQUES.get_class(name).order
         assert order == 500 or f"| {order} | ``{name}``" in (base.__doc__ or "")
 
 
 # clip
-
-
-@pytest.mark.parametrize("kind", quick(KINDS, 1))
-@pytest.mark.parametrize("precision", quick(["float32", "float64"], 1))
-def test_clip_bounds_the_norm_and_leaves_a_smaller_gradient(kind: str, precision: str) -> None:
-    common = {"workload": "digits-mlp", "precision": precision}
-    pack = tuple(
-        replace(t, metaparameters={"learning_rate": 1.0}) for t in trials(study(**common), 3)
-    )
-    start = weights(study(**common), pack, kind, 0)
-    free = weights(study(**common), pack, kind, 1)
-    norms = []
-    for bound in (1e-3, 1e6):
-        of = study(**common, technique={"clip": bound})
-        after = weights(of, pack, kind, 1)
-        for row in range(3):  # at learning rate 1 a step of SGD is the gradient
-            step = [after[row][name] - start[row][name] for name in after[row]]
-            norm = float(torch.stack([s.square().sum() for s in step]).sum().sqrt())
-            norms.append(norm)
-            assert norm <= bound
-            if bound > 1:
-                assert all(torch.equal(after[row][n], free[row][n]) for n in after[row])
-    assert min(norms[:3]) > 0.99e-3
 
 
 def test_clip_is_torchs() -> None:
@@ -87,35 +68,18 @@ def test_clip_is_torchs() -> None:
     for parameter, gradient in zip(parameters, gradients.values(), strict=True):
         parameter.grad = gradient.clone()
     torch.nn.utils.clip_grad_norm_(parameters, 0.7)
-    clip = techniques.load({"clip": 0.7}, None).parts["clip"]
-    clipped = clip.gradient(gradients, gradients, {}, torch.tensor(0))
-    for parameter, value in zip(parameters, clipped.values(), strict=True):
+
+    def clipped(bound: float) -> dict[str, torch.Tensor]:
+        clip = techniques.load({"clip": bound}, None).parts["clip"]
+        return dict(clip.gradient(gradients, gradients, {}, torch.tensor(0)))
+
+    for parameter, value in zip(parameters, clipped(0.7).values(), strict=True):
         torch.testing.assert_close(parameter.grad, value)
+    for name, value in clipped(1e6).items():  # a smaller one is left as it is
+        assert torch.equal(value, gradients[name])
 
 
 # ema
-
-
-def test_ema_is_torchs() -> None:
-    from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
-
-    of = study(technique={"ema": 0.8}, precision="float64")
-    one = engine("module", of, trials(of, 1))
-    assert isinstance(one, ModuleEngine)
-    averaged = AveragedModel(one.runs[0].model, multi_avg_fn=get_ema_multi_avg_fn(0.8))
-    for _ in range(7):
-        one.advance(1)
-        averaged.update_parameters(one.runs[0].model)
-    metrics = one.evaluate("validation")[0]
-    for name, parameter in averaged.module.named_parameters():
-        torch.testing.assert_close(
-            one.runs[0].hooks.state["ema"][name],
-            parameter.detach(),
-        )
-    with torch.no_grad():
-        one.runs[0].model.load_state_dict(averaged.module.state_dict())
-    one.runs[0].hooks.state["ema"] = dict(averaged.module.named_parameters())
-    assert one.evaluate("validation")[0] == pytest.approx(metrics, rel=1e-9)
 
 
 @pytest.mark.parametrize("kind", quick(KINDS, 1))
@@ -148,33 +112,14 @@ def test_a_trial_diverges_with_its_trained_weights(kind: str) -> None:
     assert {outcome.stop_reason for outcome in ended.values()} == {"diverged"}
 
 
-# Twins
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_each_model_has_its_own_argument(kind: str) -> None:
-    """An argument among a trial's metaparameters is that of the trial alone."""
-    common = {"workload": "digits-mlp", "precision": "float64"}
-    of = study(**common, technique={"clip": 1.0, "ema": 0.5})
-    pack = tuple(
-        replace(t, metaparameters={**t.metaparameters, "clip.norm": norm})
-        for t, norm in zip(trials(of, 3), (0.01, 0.1, 10.0), strict=True)
-    )
-    together = engine(kind, of, pack)
-    together.advance(10)
-    together.keep([0, 2])
-    together.add(trials(of, 1, seed=1, **{"clip.norm": 0.3}))
-    together.advance(10)
-    for row, (trial, norm, steps) in enumerate(
-        [(pack[0], 0.01, 20), (pack[2], 10.0, 20), (together.trials[2], 0.3, 10)]
-    ):
-        values = {k: v for k, v in trial.metaparameters.items() if k != "clip.norm"}
-        fixed = study(**common, technique={"clip": norm, "ema": 0.5})
-        alone = engine("module", fixed, (replace(trial, metaparameters=values),))
-        alone.advance(steps)
-        assert largest_difference(alone.weights(0), together.weights(row)) < 1e-9
-        a, b = alone.evaluate("validation")[0], together.evaluate("validation", [row])[0]
-        assert a["cross_entropy"] == pytest.approx(b["cross_entropy"], rel=1e-9)
+def test_an_argument_of_a_trial_is_that_of_a_study() -> None:
+    """In packs: ``tests/conformance``."""
+    fixed, tuned = (study(workload="digits-mlp", technique={"clip": c}) for c in (0.01, 1.0))
+    (plain,) = trials(fixed, 1)
+    values: dict[str, Any] = {**plain.metaparameters, "clip.norm": 0.01}
+    (expected,) = weights(fixed, (plain,), "module", 5)
+    (found,) = weights(tuned, (replace(plain, metaparameters=values),), "module", 5)
+    assert all(torch.equal(value, expected[name]) for name, value in found.items())
 
 
 # A user's file
@@ -203,22 +148,119 @@ def test_one_that_does_not_stack_is_trained_by_the_module_engine(
         assert (moved == 0) == (factor == 0)
 
 
-@pytest.mark.slow
-def test_tuned_arguments_of_what_changes_the_loss_do_not_stack(
-    user_techniques: WorkloadRef,
-) -> None:
-    of = study(workload=user_techniques, technique={"my.py:Everything": 0.5})
-    fixed: dict[str, Any] = {"Everything.strength": 0.1}
-    pack = trials(of, 8, **fixed)
-    assert stackable(StudyContext.load(of), pack) == (
-        "technique Everything: one of its arguments is tuned"
-    )
-    assert stackable(StudyContext.load(of), trials(of, 8)) is None
-
-
 def test_random_numbers_after_the_forward_pass_are_refused(user_techniques: WorkloadRef) -> None:
     of = study(workload=user_techniques, technique={"my.py:Random": True, "clip": 1.0})
     pack = trials(of, 4)
     assert "randomness" in str(stackable(StudyContext.load(of), pack))
     with pytest.raises(ExperimentError, match="technique Random, clip draws random numbers in"):
         weights(of, pack, "module", 1)
+
+
+TEXT = """\
+workload: digits-mlp
+grid:
+  batch_size: 64
+  optimizer: sgd
+  technique: [none, {clip: 0.5}, {"my.py:Scaled": 0.25, clip: 1}, {"my.py:Precise": true}]
+search: {learning_rate: {log: [0.1, 1]}}
+trials: 4
+budget: 60 steps
+target: validation_error < 0.3
+"""
+
+
+@pytest.mark.slow
+def test_a_small_sweep(user_techniques: WorkloadRef, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = Path(user_techniques.base or "")
+    monkeypatch.chdir(base)
+    (base / "sweep.yaml").write_text(TEXT)
+    run = bs.sweep("sweep.yaml", results="runs", address="none")
+    rows = run.trials
+    engines = dict(zip(rows["technique"].astype(str), rows["engine"], strict=True))
+    assert len(engines) == 4
+    for technique, kind in engines.items():
+        assert kind == ("module" if "Scaled" in technique else "stacked")
+        assert "my.py" not in technique
+    assert bs.sweep("sweep.yaml", results="runs", address="none").summary.trained == 0  # type: ignore[union-attr]
+    composed = rows[rows["technique"].astype(str).str.contains("Scaled")]
+    assert bs.rerun(composed["trial"].iloc[0], results="runs", trust=True).equal
+    named = bs.sweep(
+        workload="digits-mlp", batch_size=64, optimizer="sgd", technique=[{"clip": 0.5}],
+        learning_rate={"log": [0.1, 1]}, trials=4, budget="60 steps",
+        target="validation_error < 0.3", results="runs", address="none",
+    )  # fmt: skip
+    assert named.summary is not None
+    assert named.summary.trained == 0  # the same trials, said in Python
+
+
+def file_of(base: Path, technique: str) -> Path:
+    """A file of that technique, or list of them."""
+    lines = TEXT.splitlines()
+    lines[4] = f"  technique: {technique}"
+    (base / "my.yaml").write_text("\n".join(lines) + "\n")
+    return base / "my.yaml"
+
+
+def ids(base: Path, technique: str) -> list[str]:
+    return [plan.study.id for plan in load(file_of(base, technique)).plans()]
+
+
+def test_identity(user_techniques: WorkloadRef) -> None:
+    base = Path(user_techniques.base or "")
+    plain_id = ids(base, "none")
+    assert len(plain_id) == 1
+    without = [line for line in TEXT.splitlines() if "technique" not in line]
+    (base / "my.yaml").write_text("\n".join(without))
+    assert [p.study.id for p in load(base / "my.yaml").plans()] == plain_id
+    (base / "my.yaml").write_text("\n".join([*without, "technique: {clip: 2}"]))
+    beside = load(base / "my.yaml")
+    assert [p.study.id for p in beside.plans()] == ids(base, "[{clip: {norm: 2.0}}]")
+    assert load(base / "my.yaml").plans()[0].study.technique == {
+        "precision": "float32",
+        "clip": 2.0,
+    }
+    assert canonical(beside.plans()[0].identity["technique"]) == '{"clip":2}'
+    both = ids(base, "[{clip: 2, ema: 0.5}]")
+    assert both == ids(base, "[{ema: 0.5, clip: 2.0}]")
+    mine = [
+        ids(base, text)
+        for text in ('"my.py:Scaled"', '{"my.py:Scaled": 0.5}', '{"my.py:Scaled": {}}')
+    ]
+    assert mine[0] == mine[1] == mine[2]
+    (base / "my.py").write_text(USER_FILE.replace("if int(step) % 2", "if int(step) % 3"))
+    assert ids(base, '"my.py:Scaled"') != mine[0]
+    assert ids(base, "none") == plain_id
+    everything = ids(base, '{"my.py:Everything": {strength: 1, kind: other}}')
+    assert everything != ids(base, '{"my.py:Everything": 1}')
+
+
+def test_a_file_sweeps_each_of_them(tmp_path: Path) -> None:
+    values = ", ".join(json.dumps(technique) for technique in ON_DIGITS)  # YAML too
+    plans = load(file_of(tmp_path, f"[none, {values}]")).plans()
+    described = [dict(plan.study.technique) for plan in plans]
+    assert len(plans) == len(ON_DIGITS) + 1
+    assert len({plan.study.id for plan in plans}) == len(plans)
+    for technique in ON_DIGITS:
+        loaded = techniques.load(technique, None)
+        written = {name: part.written for name, part in loaded.parts.items()}
+        assert {"precision": "float32", **written} in described
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["module", "stacked"])
+def test_a_target_on_the_metric_after_quantization(tmp_path: Path, kind: str) -> None:
+    """Steps to target are those of the first evaluation whose quantized metric is better."""
+    file = file_of(tmp_path, "{quantize: {bits: 4, activations: 4, when: after}}")
+    text = file.read_text().replace("validation_error < 0.3", "validation_error_w4a4 < 0.15")
+    text = text.replace("60 steps", "150 steps")
+    file.write_text(text + f"engine: {kind}\nstop_at_target: false\n")
+    run = bs.sweep(file, results=tmp_path / "runs", address="none")
+    rows = run.measurements
+    rows["after"] = [json.loads(each)["validation_error_w4a4"] for each in rows["metrics"]]
+    assert (rows["after"] != rows["validation_error"]).any()
+    for trial in run.trials.itertuples():
+        of_trial = rows[rows["trial"] == trial.trial].sort_values("step")
+        hits = of_trial[of_trial["after"] < 0.15]["step"]
+        assert trial.target_metric == "validation_error_w4a4"
+        assert trial.steps_to_target == hits.min()
+        assert trial.last_miss == of_trial[of_trial["step"] < hits.min()]["step"].max()

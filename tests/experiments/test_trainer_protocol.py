@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +15,7 @@ from experiments.training.evaluation_grid import evaluation_steps
 from experiments.training.pack_training import Training
 from tests import problems
 from tests.experiments import fakes
+from tests.problems import said
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -59,18 +59,6 @@ each_trainer = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 def events_of(training: Trainer) -> Events:
     return [event for part in training.run(lambda: False) for event in part]
-
-
-def by_trial(events: Iterable[Measurement | Outcome]) -> dict[str, list[Any]]:
-    """Each trial's events, without clocks."""
-    rows: dict[str, list[Any]] = {}
-    for e in events:
-        rows.setdefault(e.trial, []).append(
-            (e.stop_reason, e.status, e.steps_run, e.steps_to_target, e.last_miss)
-            if isinstance(e, Outcome)
-            else (e.step, e.examples, dict(e.metrics))
-        )
-    return rows
 
 
 @each_trainer
@@ -127,21 +115,18 @@ def test_what_other_packs_reached_stops_who_is_worse(case: Case) -> None:
     assert hit is not None
     later = next(step for step in evaluation_steps(1.2, 100) if step > hit)
     for known, told in (((hit,), ()), ((), (hit,)), ((later,), (hit,))):
-        training = case.make(case.pack("early", "late", "never", keep=1, known=known))
+        training = case.make(case.pack("late", "never", keep=1, known=known))
         training.know(told)
-        ends = problems.outcomes(events_of(training))
-        assert {t: e.stop_reason for t, e in ends.items()} == {
-            "early": "target",  # it ties
-            "late": "dominated",
-            "never": "dominated",
-        }
-        assert {e.steps_run for e in ends.values()} == {hit}
+        ends = problems.outcomes(events_of(training)).values()
+        assert [(e.stop_reason, e.steps_run) for e in ends] == [("dominated", hit)] * 2
     assert training.paused == {}
+    ties = case.make(case.pack("early", keep=1, known=(hit,)))
+    assert problems.outcomes(events_of(ties))["early"].stop_reason == "target"
 
 
 @each_trainer
 def test_who_joins_trains_as_alone(case: Case) -> None:
-    alone = by_trial(events_of(case.make(case.pack())))
+    alone = said(events_of(case.make(case.pack())))
     training, events = case.make(case.pack("late", "wild")), []
     for number, part in enumerate(training.run(lambda: False)):
         events += part
@@ -151,15 +136,19 @@ def test_who_joins_trains_as_alone(case: Case) -> None:
     assert training.active == ()
     training.add(case.trials("early"))
     events += events_of(training)
-    assert by_trial(events) == alone
+    assert said(events) == alone
 
 
 @pytest.mark.slow
 @each_trainer
 def test_it_goes_on_from_a_snapshot_and_from_another(case: Case) -> None:
     pack = case.pack(keep=1)
-    expected = by_trial(events_of(case.make(pack)))
-    assert {rows[-1][0] for rows in expected.values()} == {"target", "dominated", "diverged"}
+    expected = said(events_of(case.make(pack)))
+    assert {rows[-1].stop_reason for rows in expected.values()} == {
+        "target",
+        "dominated",
+        "diverged",
+    }
     for often in (1, 3):
         training, events = case.make(pack), []
         while training.active:
@@ -172,7 +161,7 @@ def test_it_goes_on_from_a_snapshot_and_from_another(case: Case) -> None:
                 assert data is not None
                 training = case.make(pack, data)
                 assert (training.step, training.active) == before
-        assert by_trial(events) == expected
+        assert said(events) == expected
     for other in (b"", b"nothing", b"[1, 2]"):
         with pytest.raises(MalformedError):
             case.make(pack, other)
@@ -186,18 +175,18 @@ def test_a_stop_ends_no_trial(case: Case) -> None:
     ended = {e.trial for part in parts for e in part if isinstance(e, Outcome)}
     assert training.active == tuple(name for name in case.rates if name not in ended) != ()
     whole = [*(e for part in parts for e in part), *events_of(training)]
-    assert by_trial(whole) == by_trial(events_of(case.make(case.pack())))
+    assert said(whole) == said(events_of(case.make(case.pack())))
 
 
 @each_trainer
 def test_a_paused_trial_goes_on(case: Case) -> None:
-    alone = by_trial(events_of(case.make(case.pack("late"))))["late"]
+    alone = said(events_of(case.make(case.pack("late"))))["late"]
     training = case.make(case.pack("late", keep=1, known=(9,), keep_paused=True))
-    before = by_trial(events_of(training))["late"]
-    assert before[-1][0] == "dominated"
+    before = said(events_of(training))["late"]
+    assert before[-1].stop_reason == "dominated"
     assert set(training.paused) == {"late"}
     again = case.make(case.pack("early", "late"))
     assert set(again.resume({"late": b"nothing"})) == set()  # it begins at its beginning
     assert set(again.resume(training.paused)) == {"late"}
-    assert again.step == before[-1][2]
-    assert [*before[:-1], *by_trial(events_of(again))["late"]] == alone
+    assert again.step == before[-1].steps_run
+    assert [*before[:-1], *said(events_of(again))["late"]] == alone

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import results as dataset
-from experiments.config.compile import Experiment, load
+from experiments.config.compile import Experiment
 from experiments.encoding import decode, encode
 from experiments.execution.ledger import Ledger
 from experiments.execution.sweep import sweep
@@ -29,6 +29,7 @@ from results.store import Store
 from tests import problems
 from tests.experiments.fakes import FakeTraining
 from tests.experiments.test_paused_trials import coarse, ends, job, later, looks, run, some_of
+from tests.experiments.test_sweep import experiment
 from tests.experiments.test_worker import Line
 
 QUICK = Pace(ask=0.01, renew=0.02, commit=0.0, snapshot=0.0)
@@ -54,22 +55,9 @@ def test_the_crafted_files_do_something_where_they_are_unpickled(tmp_path: Path)
 # Whole sweeps over a folder in which files lie for all packs and trials
 
 
-def experiment(**changes: Any) -> Experiment:
-    return load(
-        {
-            "name": "fake",
-            "workload": "digits-softmax",
-            "grid": {"batch_size": "64", "optimizer": ["sgd"]},
-            "search": {"learning_rate": {"linear": [0.05, 2.0]}},
-            "trials": 40,
-            "keep": 6,
-            "budget": "100 steps",
-            "target": "validation_error < 0.05",
-            "evaluation_ratio": 1.2,
-            "method": "random",
-            **changes,
-        }
-    )
+def fake() -> Experiment:
+    """Trials that an early round sets aside go on in a later one."""
+    return experiment(batch_size="64", trials=40, keep=6, method="random")
 
 
 def best(root: Path) -> tuple[list[str], list[float]]:
@@ -105,7 +93,7 @@ HOW: dict[str, Any] = {"address": "none", "pack_size": 8}
 @pytest.mark.parametrize("kind", ["the first format", "this format", "nothing at all"])
 def test_a_sweep_goes_on_over_crafted_files(tmp_path: Path, kind: str) -> None:
     first = remembering()
-    sweep(experiment(), results=tmp_path / "whole", trainer=first, **HOW)
+    sweep(fake(), results=tmp_path / "whole", trainer=first, **HOW)
     assert first.resumed  # trials of an early round go on in a later one
     crafted = pickle.dumps(Crafted(tmp_path / "ran"))
     kept = Checkpoints(Store(tmp_path / "runs").location)
@@ -125,7 +113,7 @@ def test_a_sweep_goes_on_over_crafted_files(tmp_path: Path, kind: str) -> None:
         for trial in pack.trials:
             kept.keep_paused(pack.study.id, {trial.id: crafted})
     second = remembering()
-    did = sweep(experiment(), results=tmp_path / "runs", trainer=second, **HOW)
+    did = sweep(fake(), results=tmp_path / "runs", trainer=second, **HOW)
     assert did.complete
     assert not (tmp_path / "ran").exists()
     assert best(tmp_path / "runs") == best(tmp_path / "whole")

@@ -1,8 +1,9 @@
-"""Optimizers of users' own: groups, names, inner optimizers, those of the documentation."""
+"""Optimizers of users' own, those of the documentation, and groups of parameters."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from experiments.config.compile import load
 from experiments.engines import stackable
 from experiments.errors import ExperimentError
 from experiments.optimizers import get
+from experiments.optimizers.base import RATE_FACTOR
+from experiments.optimizers.groups import parameter_options
 from experiments.plan import Study, WorkloadRef
 from experiments.training.study_context import StudyContext
 from tests.batchscale.blocks import blocks
@@ -275,18 +278,79 @@ def test_what_a_users_constructor_raises_is_raised_before_training(folder: Path)
     assert Path(caught.traceback[-1].path) == folder / "rules.py"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_torchs_muon_trains_a_model_of_matrices(tmp_path: Path, kind: str) -> None:
-    (tmp_path / "mine.py").write_text(
-        "import torch\nfrom workloads.digits import DigitsMLP\n"
-        "class Mine(DigitsMLP):\n"
-        "    def model(self):\n"
-        "        first = torch.nn.Linear(64, 16, bias=False)\n"
-        "        return torch.nn.Sequential(first, torch.nn.Linear(16, 10, bias=False))\n"
+GROUPED = """
+import torch
+from batchscale import Technique
+from workloads.digits import DigitsMLP
+
+
+class Grouped(DigitsMLP):
+    '''No decay for biases; the last layer at half the rate, with averages of its own.'''
+
+    target = "validation_error < 0.1"
+
+    def parameter_groups(self, named_parameters):
+        assert {p.ndim for p in named_parameters.values()} == {1, 2}
+        return {
+            "*.bias": {"weight_decay": 0.0},
+            "2.*": {"learning_rate_factor": 0.5, "momentum": 0.3, "beta1": 0.2},
+        }
+
+
+class Signed(torch.optim.Optimizer):
+    '''Signs for matrices, plain steps for the rest.'''
+
+    def __init__(self, params, lr=0.01, weight_decay=0.0, signed=1.0):
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "signed": signed})
+
+    @staticmethod
+    def parameter_groups(named_parameters):
+        return {n: {"signed": 0.0} for n, p in named_parameters.items() if p.ndim < 2}
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                update = torch.tanh(50 * p.grad) if group["signed"] else p.grad
+                p.mul_(1 - group["lr"] * group["weight_decay"]).sub_(update, alpha=group["lr"])
+
+
+class Slow(Technique):
+    '''Weights at a smaller rate.'''
+
+    factor: float
+
+    def parameter_groups(self, named_parameters):
+        return {"*.weight": {"learning_rate_factor": self.factor}}
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> WorkloadRef:
+    (tmp_path / "own.py").write_text(GROUPED)
+    return WorkloadRef(spec="own.py:Grouped", base=str(tmp_path))
+
+
+def test_a_techniques_factors_multiply_those_of_the_workload(own: WorkloadRef) -> None:
+    of = study(workload=own, optimizer="adamw", technique={"own.py:Slow": 0.1})
+    context, pack = StudyContext.load(of), trials(of, 2)
+    named = dict(context.model(pack[0]).named_parameters())
+    options = parameter_options(
+        context.optimizer, context.workload, named, context.techniques, list(named)
     )
-    workload = WorkloadRef(spec="mine.py:Mine", base=str(tmp_path))
-    a_study = study(workload=workload, optimizer="Muon", batch_size=64)
-    trained = engine(kind, a_study, trials(a_study, 2, learning_rate=0.02))
-    before = trained.evaluate("validation")[0]["error"]
-    trained.advance(40)
-    assert trained.evaluate("validation")[0]["error"] < before / 2
+    factors = {name: given.get(RATE_FACTOR, 1.0) for name, given in options.items()}
+    assert factors == {"0.weight": 0.1, "0.bias": 1.0, "2.weight": 0.05, "2.bias": 1.0}
+    module, stacked = engine("module", of, pack), engine("stacked", of, pack)
+    for one in (module, stacked):
+        one.advance(10)
+    assert largest_difference(module.weights(1), stacked.weights(1)) < 2e-3
+
+
+def test_a_deep_models_parameters_are_listed_by_block() -> None:
+    named = {f"blocks.{i}.{part}": torch.zeros(2) for i in range(7) for part in ("up", "down")}
+    for pattern, hint in (("block.3.up", "'blocks.3.up'"), ("none", "known: blocks.*.up, blocks")):
+        groups = {pattern: {"weight_decay": 0.0}}
+        workload = SimpleNamespace(name="deep", parameter_groups=lambda _, groups=groups: groups)
+        with pytest.raises(ExperimentError, match=f"no parameter is called '{pattern}'") as caught:
+            parameter_options(get("sgd"), workload, named)
+        assert hint in (caught.value.hint or "")

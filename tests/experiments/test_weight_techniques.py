@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import workloads
 from experiments import techniques
@@ -21,9 +22,7 @@ KINDS = ["module", "stacked"]
 
 
 def trained(of: Study, pack: tuple[Trial, ...], kind: str, steps: int) -> Engine:
-    made = engine(kind, of, pack)
-    made.advance(steps)
-    return made
+    return engine(kind, of, pack, steps=steps)
 
 
 # weight_decay
@@ -102,26 +101,38 @@ def test_noise_is_normal_annealed_and_the_trials() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_swa_is_torchs(kind: str) -> None:
-    from torch.optim.swa_utils import AveragedModel
-
-    of = study(technique={"swa": {"begin": 0.1, "every": 3}}, precision="float64", budget_steps=100)
+@pytest.mark.parametrize(
+    ("technique", "begin", "every", "average"),
+    [
+        ({"swa": {"begin": 0.1, "every": 3}}, 10, 3, None),
+        ({"ema": 0.8}, 1, 1, get_ema_multi_avg_fn(0.8)),
+    ],
+    ids=["swa", "ema"],
+)
+def test_averages_are_torchs_and_are_measured(
+    kind: str, technique: dict[str, Any], begin: int, every: int, average: Any
+) -> None:
+    of = study(technique=technique, precision="float64", budget_steps=100)
     pack = trials(of, 2)
-    made = engine(kind, of, pack)
+    made, context = engine(kind, of, pack), StudyContext.load(of)
     averaged: AveragedModel | None = None
     for step in range(1, 22):
         made.advance(1)
-        if step >= 10 and (step - 10) % 3 == 0:
-            model = StudyContext.load(of).model(pack[1])
+        if step >= begin and (step - begin) % every == 0:
+            model = context.model(pack[1])
             model.load_state_dict(made.weights(1))
-            averaged = averaged or AveragedModel(model)
+            averaged = averaged or AveragedModel(model, multi_avg_fn=average)
             averaged.update_parameters(model)
-        if step == 9:
+        if step == begin - 1:
             assert largest_difference(made.measured(1), made.weights(1)) == 0
     assert averaged is not None
     expected = dict(averaged.module.state_dict())
     assert largest_difference(made.measured(1), expected) < 1e-12
     assert largest_difference(made.weights(1), expected) > 1e-6
+    x, y = context.splits["validation"].fetch(torch.arange(500), training=False)
+    with torch.no_grad():
+        loss = float(nn.functional.cross_entropy(averaged.module(x), y))
+    assert made.evaluate("validation")[1]["cross_entropy"] == pytest.approx(loss, rel=1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -140,25 +151,6 @@ def test_lookahead_goes_on_from_the_slow_weights(kind: str) -> None:
     made.advance(2)
     assert largest_difference(made.measured(1), slow) < 1e-12
     assert largest_difference(made.weights(1), slow) > 1e-6
-
-
-def test_each_model_of_a_stack_has_its_own_interval_of_lookahead() -> None:
-    """Steps in which no model is due are left out, those of any other are not."""
-    of = study(precision="float64", technique={"lookahead": 2})
-    pack = tuple(
-        replace(trial, metaparameters={**trial.metaparameters, "lookahead.every": every})
-        for trial, every in zip(trials(of, 3), (7, 3, 2), strict=True)
-    )
-    stacked, module = (trained(of, pack, kind, 20) for kind in ("stacked", "module"))
-    for row in range(3):
-        assert largest_difference(stacked.measured(row), module.measured(row)) < 1e-9
-    fewer = engine("stacked", of, pack)
-    fewer.advance(4)
-    fewer.keep([0, 2])
-    fewer.add((pack[1],))
-    fewer.advance(16)
-    assert largest_difference(fewer.measured(1), module.measured(2)) < 1e-9
-    assert largest_difference(fewer.measured(2), trained(of, pack, "module", 16).measured(1)) < 1e-9
 
 
 # prune

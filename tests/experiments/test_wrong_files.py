@@ -6,7 +6,7 @@ into it as they stand in the table; or the whole ``text`` of another file. A key
 a user's file changes that one. Besides:
 
     error: what the message begins with, behind the file and the line; a case without is right, and
-      stands beside a wrong one that is like it
+      so is the file that it resolves to
     hint: a part of the hint; a case without has none
     at: a text in the line of the error, or its place (``base.yaml:3``), or ``no line``; without it,
       the error is at the first key that the case changes
@@ -27,19 +27,19 @@ import yaml
 from yaml import CollectionNode, MappingNode, Node
 
 import workloads
-from experiments.config.compile import load
+from experiments.config.compile import Experiment, load, parse
 from experiments.errors import ExperimentError
 from tests.experiments import cut_workloads, stream_workloads
-from tests.experiments.files import folder
+from tests.experiments.files import RIGHT, folder
 from tests.experiments.technique_file import USER_FILE
-from tests.experiments.test_user_optimizers import RULES
+from tests.experiments.test_user_optimizers import GROUPED, RULES
 from workloads import WorkloadError
 from workloads.text import data_sets
 
 TABLES = Path(__file__).parent / "wrong_files"
-RIGHT = yaml.safe_load((TABLES / "bases.yaml").read_text())
 FILES: dict[str, str] = {
     **RIGHT["files"],
+    "grouped.py": GROUPED,
     "my.py": USER_FILE,
     "rules.py": RULES,
     "streams.py": stream_workloads.FILE,
@@ -163,10 +163,10 @@ def without_data(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
 def test_a_file(place: Path, case: Case) -> None:
     for name, text in case.files.items():
         (place / name).write_text(text)
-    if case.error is None:
-        assert load("my.yaml").plans()
-        return
     try:
+        if case.error is None:
+            check_right(load("my.yaml"))
+            return
         with pytest.raises((ExperimentError, WorkloadError)) as raised:
             load("my.yaml").plans()
     finally:
@@ -185,4 +185,14 @@ def test_a_file(place: Path, case: Case) -> None:
 @pytest.mark.parametrize("base", RIGHT["bases"])
 def test_the_files_that_they_change_are_right(place: Path, base: str) -> None:
     (place / "my.yaml").write_text(RIGHT["bases"][base])
-    assert load("my.yaml").plans()
+    check_right(load("my.yaml"))
+
+
+def check_right(experiment: Experiment) -> None:
+    """It has studies, and the file that it resolves to has the same ones."""
+    again = parse(experiment.to_yaml(), base=Path(experiment.base))
+    assert again.to_yaml() == experiment.to_yaml()
+    plans, others = experiment.plans(), again.plans()
+    assert [plan.study for plan in plans] == [plan.study for plan in others]
+    assert [plan.trials(0, 3) for plan in plans] == [plan.trials(0, 3) for plan in others]
+    assert plans

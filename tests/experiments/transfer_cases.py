@@ -1,4 +1,4 @@
-"""Workloads, studies and comparisons that the tests of transferred weights share."""
+"""Studies and comparisons that the tests of transferred weights share."""
 
 from __future__ import annotations
 
@@ -12,33 +12,6 @@ from experiments.plan import Study, Trial, WorkloadRef
 from tests.problems import engine, largest_difference, study
 
 KINDS = ["module", "stacked"]
-WORKLOADS = '''
-from torch import nn
-from workloads.digits import DigitsMLP
-
-
-class ThreeClasses(DigitsMLP):
-    """Digits modulo 3."""
-
-    target = "validation_error < 0.1"
-    version = "1"
-
-    def data(self):
-        return {name: (x, y % 3) for name, (x, y) in super().data().items()}
-
-    def model(self):
-        return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 3))
-
-
-class Grouped(DigitsMLP):
-    """The last weight at half the rate."""
-
-    target = "validation_error < 0.1"
-    version = "1"
-
-    def parameter_groups(self, named_parameters):
-        return {"2.weight": {"learning_rate_factor": 0.5}, "0.*": {"learning_rate_factor": 3.0}}
-'''
 
 
 def of_folder(base: Path, workload: str = "digits-mlp", **changes: Any) -> Study:

@@ -91,6 +91,10 @@ def workload(request):
         ("teacher", {}, 1_153),
         ("teacher", {"inputs": 4, "width": 8}, 49),
         ("markov", {}, 2_372),
+        ("lm-transformer", {}, 120_576),
+        ("lm-transformer", {"tied": False}, 120_576 + 256 * 64),
+        ("lm-transformer", {"positions": "rotary"}, 120_576 - 64 * 64),
+        ("lm-lstm", {}, 2 * 256 * 64 + 256 + 2 * (2 * 4 * 64 * 64 + 4 * 64)),
     ],
 )
 def test_parameter_counts(name, fields, count) -> None:

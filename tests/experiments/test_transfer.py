@@ -1,4 +1,7 @@
-"""fine_tune: training begins with the weights of a file. What techniques prepare; their files."""
+"""fine_tune and distill: weights of files, what techniques prepare, and how workers get the files.
+
+That both engines train alike with them is tested by ``tests/conformance``.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,22 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import nn
 
-from experiments import techniques
+import workloads
 from experiments.config.combinations import data_files
 from experiments.config.compile import load
-from experiments.engines import choose
+from experiments.engines import choose, stackable
+from experiments.engines.module import ModuleEngine
 from experiments.errors import ExperimentError
 from experiments.execution.staging import staged
+from experiments.techniques.transfer.distill import Distill
 from experiments.techniques.transfer.weights_file import load_weights, packaged_weights
 from experiments.training.study_context import StudyContext
 from tests.experiments.transfer_cases import KINDS, experiment, file_weights, of_folder, twins
-from tests.problems import engine, largest_difference, trials
-from workloads import WorkloadError
+from tests.problems import engine, largest_difference, tensors, trials
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
@@ -34,8 +39,6 @@ def test_training_begins_with_the_weights_of_a_trial(trained: Path, precision: s
             for name, value in engine(kind, of, pack).weights(row).items():
                 assert torch.equal(value, file_weights(trained)[name].to(value.dtype))
     assert choose(StudyContext.load(of), trials(of, 8)) == "stacked"
-    if precision == "float64":
-        twins(of, pack)
 
 
 def test_weights_of_a_float64_trial_keep_their_bits(trained: Path) -> None:
@@ -48,7 +51,7 @@ def test_weights_of_a_float64_trial_keep_their_bits(trained: Path) -> None:
 
 def test_a_new_head_begins_as_without_the_file(trained: Path) -> None:
     technique: dict[str, Any] = {"fine_tune": {"weights": "first.safetensors", "head": "new"}}
-    of = of_folder(trained, "my.py:ThreeClasses", technique=technique)
+    of = of_folder(trained, "models.py:ThreeClasses", technique=technique)
     pack = trials(of, 2)
     fresh = engine("module", replace(of, technique={"precision": "float64"}), pack)
     begun = engine("module", of, pack)
@@ -56,7 +59,6 @@ def test_a_new_head_begins_as_without_the_file(trained: Path) -> None:
         for name, value in begun.weights(row).items():
             expected = fresh.weights(row) if name.startswith("2.") else file_weights(trained)
             assert torch.equal(value, expected[name].to(value.dtype))
-    twins(of, pack, steps=20)
 
 
 def test_names_that_do_not_match_are_said(trained: Path) -> None:
@@ -97,13 +99,6 @@ def test_torchvisions_weights_fit_its_models() -> None:
     ]
 
 
-def test_what_is_not_a_safetensors_file(trained: Path) -> None:
-    (trained / "torn.safetensors").write_bytes((trained / "first.safetensors").read_bytes()[:-9])
-    of = of_folder(trained, technique={"fine_tune": "torn.safetensors"})
-    with pytest.raises(ExperimentError, match=r"torn\.safetensors is not a whole safetensors file"):
-        StudyContext.load(of)
-
-
 def test_identity_is_of_the_contents_of_a_file(trained: Path) -> None:
     def study_id(technique: str) -> str:
         (plan,) = load(experiment(trained, technique)).plans()
@@ -138,27 +133,20 @@ def test_packaged_weights_have_a_name(trained: Path) -> None:
 
 
 def test_workers_get_the_file(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Paths of other forms: ``test_staging.py``."""
     outside = tmp_path_factory.mktemp("outside") / "first.safetensors"
     (trained / "first.safetensors").rename(outside)
-    for path in (str(outside), f"../{outside.parent.name}/first.safetensors"):
-        if not (trained / path).exists():
-            (trained / path).parent.mkdir(parents=True, exist_ok=True)
-            outside.rename(trained / path)
-        experiment(trained, f"{{fine_tune: {path}}}")
-        loaded = load(trained / "my.yaml")
-        files = data_files(loaded.combinations, loaded.base)
-        assert files == [path]
-        (plan,) = loaded.plans()
-        with staged(loaded.base, [], [], files) as copies:
-            source = (trained / path).rename(trained / "hidden")
-            local = copies.localize(plan.study)
-            begun = engine("module", local, trials(local, 1)).weights(0)
-            source.rename(trained / path)
-        assert local.technique == plan.study.technique
-        for name, value in file_weights(trained, path).items():
-            assert torch.equal(value, begun[name])
-    with pytest.raises(WorkloadError, match="no file"):
-        techniques.data_files({"fine_tune": "gone.safetensors"}, str(trained))
+    loaded = load(experiment(trained, f"{{fine_tune: {outside}}}"))
+    files = data_files(loaded.combinations, loaded.base)
+    assert files == [str(outside)]
+    (plan,) = loaded.plans()
+    with staged(loaded.base, [], [], files) as copies:
+        outside.rename(trained / "hidden")
+        local = copies.localize(plan.study)
+        begun = engine("module", local, trials(local, 1)).weights(0)
+    assert local.technique == plan.study.technique
+    for name, value in file_weights(trained, "hidden").items():
+        assert torch.equal(value, begun[name])
 
 
 PREPARED = """
@@ -189,3 +177,116 @@ def test_what_a_technique_prepares_is_shared_by_all_models(trained: Path) -> Non
     (trained / "mine.py").write_text(PREPARED.replace("* 5", "* 0"))
     again = twins(of, pack, steps=50)  # the traced steps of the first one are not taken for these
     assert largest_difference(again[0], plain[0]) < 1e-9
+
+
+USER = '''
+import torch
+import batchscale as bs
+from workloads.digits import DigitsMLP
+
+
+class Noisy(bs.Technique):
+    """Other inputs in every step."""
+
+    def batch(self, batch):
+        return (batch[0] + 0.1 * torch.randn_like(batch[0]), *batch[1:])
+
+
+class Teacher(DigitsMLP):
+    """A workload of a file."""
+
+    target = "validation_error < 0.1"
+    version = "1"
+'''
+
+
+def test_the_loss_is_that_of_the_paper(trained: Path) -> None:
+    """A step by hand, from the loss as Hinton et al. (2015) write it."""
+    written = {"teacher": "first.safetensors", "temperature": 3.0, "weight": 0.7}
+    of = of_folder(trained, technique={"distill": written}, batch_size=1297)
+    (trial,) = trials(of, 1, learning_rate=0.5, weight_decay=0.0)
+    one = engine("module", of, (trial,))
+    before = one.weights(0)
+    one.advance(1)
+    teacher, student = (workloads.load("digits-mlp").model().double() for _ in range(2))
+    teacher.load_state_dict(file_weights(trained))
+    student.load_state_dict(before)
+    x, y = tensors(workloads.load("digits-mlp").data()["train"])
+    soft = F.softmax(teacher(x.double()) / 3, dim=1).detach()
+    output = student(x.double())
+    divergence = (soft * (soft.log() - F.log_softmax(output / 3, dim=1))).sum(1).mean()
+    loss = 0.3 * F.cross_entropy(output, y) + 0.7 * 9 * divergence
+    loss.backward()
+    for name, parameter in student.named_parameters():
+        assert parameter.grad is not None
+        expected = before[name] - 0.5 * parameter.grad
+        torch.testing.assert_close(one.weights(0)[name], expected, rtol=1e-9, atol=1e-12)
+
+
+def test_outputs_are_computed_once_where_examples_are_fixed(
+    trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes: list[int] = []
+    original = Distill._outputs_of
+
+    def counted(self: Distill, context: Any) -> Any:
+        outputs = original(self, context)
+        return lambda batch: passes.append(len(batch[0])) or outputs(batch)
+
+    monkeypatch.setattr(Distill, "_outputs_of", counted)
+    of = of_folder(trained, technique={"distill": "first.safetensors"}, id="counted")
+    for kind in KINDS:
+        one = engine(kind, of, trials(of, 4), steps=10)
+        one.evaluate("validation")
+    assert sum(passes) == 1297
+    # Row by row those of the examples, whatever their order.
+    context = StudyContext.load(of)
+    rows = torch.tensor([7, 1200, 0, 7])
+    x, _, taught = context.train.fetch(rows, training=True)
+    model = workloads.load("digits-mlp").model().double()
+    model.load_state_dict(file_weights(trained))
+    torch.testing.assert_close(taught, model(x).detach())
+    assert len(context.train.fetch(rows, training=False)) == len(context.small_batch()) == 2
+
+
+def test_the_teacher_has_no_gradient_and_does_not_move(trained: Path) -> None:
+    (trained / "mine.py").write_text(USER)
+    technique: dict[str, Any] = {"distill": "first.safetensors", "mine.py:Noisy": True}
+    of = of_folder(trained, technique=technique)
+    pack = trials(of, 8)
+    context = StudyContext.load(of)
+    assert "its teacher sees each batch anew" in str(stackable(context, pack))
+    assert choose(context, pack) == "module"
+    one = engine("module", of, pack[:1])
+    assert isinstance(one, ModuleEngine)
+    part = one.runs[0].techniques.parts["distill"]
+    x = torch.randn(3, 64, dtype=torch.float64, requires_grad=True)
+    outputs = part._outputs  # type: ignore[attr-defined]
+    before = outputs((x,))
+    assert not before.requires_grad
+    one.advance(20)
+    assert torch.equal(outputs((x,)), before)
+    # The module engine's weights and optimizer are the student's alone.
+    assert one.weights(0).keys() == file_weights(trained).keys()
+    parameters = [p for g in one.runs[0].optimizer.param_groups for p in g["params"]]
+    assert len(parameters) == 4
+
+
+def test_a_teacher_of_a_users_file(trained: Path) -> None:
+    (trained / "mine.py").write_text(USER)
+    save_file(file_weights(trained), trained / "bare.safetensors")
+    written = "{distill: {teacher: bare.safetensors, workload: 'mine.py:Teacher'}}"
+    loaded = load(experiment(trained, written))
+    files = data_files(loaded.combinations, loaded.base)
+    assert files == ["bare.safetensors", "mine.py"]
+    (plan,) = loaded.plans()
+    with staged(loaded.base, [], [], files) as copies:
+        (trained / "mine.py").rename(trained / "gone.py")
+        context = StudyContext.load(copies.localize(plan.study))
+        (trained / "gone.py").rename(trained / "mine.py")
+    named = of_folder(trained, technique={"distill": "first.safetensors"}, precision="float32")
+    expected = StudyContext.load(named).techniques.example_tensors[0]
+    assert torch.equal(context.techniques.example_tensors[0], expected)
+    (trained / "mine.py").write_text(USER + "\n")
+    (edited,) = load(trained / "my.yaml").plans()
+    assert edited.study.id != plan.study.id

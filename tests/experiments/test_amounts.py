@@ -1,4 +1,4 @@
-"""Budgets and batch sizes in tokens: what they are in sequences."""
+"""Budgets and batch sizes: sums with units, exact, in whole steps; in tokens and in sequences."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from experiments.config.amounts import (
     in_examples,
 )
 from experiments.config.compile import parse
+from tests.experiments.files import RIGHT
 
 TEXT = """\
-workload: my_tokens.py:Words
+workload: words.py:Words
 grid:
   batch_size: {sizes}
   optimizer: sgd
@@ -28,45 +29,15 @@ search:
 trials: 2
 budget: {budget}
 """
-WORKLOAD = """\
-import torch
-from batchscale import Workload
-
-class Words(Workload):
-    target = "validation_loss < 0.1"
-    example_unit = "sequence"
-    context: int = 8
-
-    @property
-    def tokens_per_example(self):
-        return self.context
-
-    def data(self):
-        x = torch.zeros(100, self.context)
-        return {"train": (x,), "validation": (x[:5],)}
-
-    def model(self):
-        return torch.nn.Linear(self.context, 1)
-
-    def loss(self, output, batch):
-        return output.square().mean(1)
-
-    def metrics(self, output, batch):
-        return {"loss": self.loss(output, batch)}
-
-class Rows(Words):
-    example_unit = "row"
-    tokens_per_example = None
-"""
 
 
 @pytest.fixture
 def read(tmp_path):
-    (tmp_path / "my_tokens.py").write_text(WORKLOAD)
+    (tmp_path / "words.py").write_text(RIGHT["files"]["words.py"])
 
-    def experiment(sizes="8", budget="10 steps", more="", workload="Words"):
+    def experiment(sizes="8", budget="10 steps", more=""):
         text = TEXT.format(sizes=sizes, budget=budget, more=more)
-        return parse(text.replace("Words", workload), "my.yaml", base=tmp_path)
+        return parse(text, "my.yaml", base=tmp_path)
 
     return experiment
 
@@ -101,21 +72,11 @@ def test_the_context_is_that_of_each_study(read):
         (p.study.workload.fields["context"], p.study.batch_size): p.study.budget_steps
         for p in experiment.plans()
     }
-    steps = {
-        (context, size): 3 * (100 // size) + 4000 // (size * context) + 2
+    assert seen == {
+        (context, size): int(3 * (512 // size) + Fraction(4000, size * context) + 2)
         for context, sizes in ((8, (8, 16, 32)), (16, (4, 8, 16)))
         for size in sizes
     }
-    exact = {(c, b): int(3 * (100 // b) + Fraction(4000, b * c) + 2) for c, b in steps}
-    assert seen == exact
-
-
-def test_the_resolved_file_is_the_same_experiment(read, tmp_path):
-    experiment = read("[64 tokens, 128 tokens]", "5 epochs + 2e6 tokens", "context: [8, 16]")
-    again = parse(experiment.to_yaml(), "again.yaml", base=tmp_path)
-    assert ids(again) == ids(experiment)
-    assert "64 tokens" in experiment.to_yaml()
-    assert "5 epochs + 2000000 tokens" in experiment.to_yaml()
 
 
 sizes_in_tokens = st.integers(1, 10**6)
@@ -171,3 +132,52 @@ def test_sizes_in_tokens_may_grow_and_have_a_rule(read):
         return read(ramped, "40 steps", "rule: {learning_rate: sqrt, from: 4}")
 
     assert ids(of("16..64 tokens")) == ids(of("2..8"))
+
+
+@pytest.mark.parametrize(
+    ("text", "batch_size", "steps"),
+    [
+        ("2000 steps", 64, 2000),
+        ("50 epochs + 2000 steps", 1, 50 * 1297 + 2000),
+        ("50 epochs + 2000 steps", 1024, 50 + 2000),  # the short last batch is dropped
+        ("1 epoch", 1297, 1),
+        ("10000 examples", 64, 156),
+        ("1e6 examples", 1000, 1000),
+        ("0.5 epochs+1 step", 64, 11),
+        ("0.1 epochs", 1297, 0),
+        ("0.3 steps + 0.7 steps", 1, 1),  # exact, as binary floats are not
+    ],
+)
+def test_a_sum_in_steps(text, batch_size, steps):
+    assert Budget.parse(text).in_steps(batch_size, 1297) == steps
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (2000, "budget 2000 has no unit"),
+        ("2000", "budget '2000' is not a sum of epochs, steps, examples and tokens"),
+        ("50 epoch s", "is not a sum"),
+        ("50 fortnights", "unknown unit 'fortnights'"),
+        ("-3 steps", "is not a sum"),
+        ("0 steps", "is zero"),
+        ("", "is not a sum"),
+        ("5 steps +", "is not a sum"),
+        (["5 steps"], "is not a sum"),
+        (True, "is not a sum"),
+    ],
+)
+def test_what_is_no_budget(text, message):
+    with pytest.raises(AmountError, match=message):
+        Budget.parse(text)
+
+
+@given(st.decimals(0, 10**6, places=3), st.integers(1, 10**7), st.decimals(0, 10**9, places=1))
+def test_text_and_budget_are_the_same(epochs, steps, examples):
+    text = f"{epochs:f} epochs + {steps} steps + {examples:f} examples"
+    budget = Budget.parse(text)
+    assert Budget.parse(str(budget)) == budget
+
+
+def test_the_written_form_leaves_out_what_is_zero():
+    assert str(Budget.parse("2000 steps + 50.50 epochs")) == "50.5 epochs + 2000 steps"
