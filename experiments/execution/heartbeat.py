@@ -66,7 +66,7 @@ class Heartbeat:
         """
         self._watchdog, self._leave = watchdog, leave
         self._pack, self._ledger, self._channel, self._pace = pack, ledger, channel, pace
-        self._position = position
+        self._position, self._reported = position, 0
         self._closed = threading.Event()
         self.control = channel.control(pack)
         """The last control of the driver."""
@@ -83,8 +83,18 @@ class Heartbeat:
         self._closed.set()
         self._thread.join()
 
+    def report(self) -> Position:
+        """Say where the training is, if it has moved."""
+        at = self._position()
+        if at.steps != self._reported:
+            self._reported = at.steps
+            values = tuple(at.values.values())
+            step = Step(pack=self._pack, step=at.step, steps=at.steps, values=values)
+            self._channel.send(step)
+        return at
+
     def _beat(self) -> None:
-        renewed, last = time.monotonic(), 0
+        renewed = time.monotonic()
         beat, cut = renewed, 0.0
         while not self._closed.wait(self._pace.ask):
             self.control = self._channel.control(self._pack)
@@ -94,12 +104,7 @@ class Heartbeat:
                 cut += seconds
                 if cut > self._pace.leave + seconds and self._watchdog.inside:
                     self._leave()
-            at = self._position()
-            if at.steps != last:
-                last = at.steps
-                values = tuple(at.values.values())
-                step = Step(pack=self._pack, step=at.step, steps=at.steps, values=values)
-                self._channel.send(step)
+            at = self.report()
             if time.monotonic() - renewed >= self._pace.renew:
                 renewed = time.monotonic()
                 progress = {trial: (at.step, value) for trial, value in at.values.items()}

@@ -81,7 +81,7 @@ def sweep(
     Raises:
         ExperimentError: a clear error, of the experiment or of the cluster, or that no study has
             reached the target when a round that is not the last one ended.
-        TrainingError: the workload's own code raised: in the first three packs alike, or always.
+        TrainingError: the workload's own code raised: before any of it had trained, or always.
         Interrupted: on SIGINT or SIGTERM, when all has ended cleanly.
         ResultsError: the results folder cannot be used.
     """

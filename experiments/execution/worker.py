@@ -27,17 +27,18 @@ from experiments.plan import Measurement, Outcome, Trial
 from experiments.records import snapshots
 from experiments.records.rows import device_name, trial_row
 from experiments.records.snapshots import settings_hash
-from experiments.scheduling.failures import Failure, RankLostError
+from experiments.scheduling.failures import failed_outcome
 from experiments.scheduling.jobs import (
     Channel,
     Ended,
+    Failure,
     Job,
     NotKept,
     PackEnd,
+    RankLostError,
     SnapshotHeader,
     Started,
 )
-from experiments.scheduling.recovery import failed_outcome
 from results.errors import DatasetLostError, ResultsError
 
 __all__ = ["MakeTrainer", "Pace", "Trainer", "run_pack", "training"]
@@ -120,7 +121,7 @@ class _PackRun:
         self.leave = leave
         # Ranks wait for each other: who hangs is found out by the group, not by a rank.
         hang, stop = (pace.hang, pace.stop) if group.size == 1 else (math.inf, math.inf)
-        self.watchdog = Watchdog(hang, stop, job.patience)
+        self.watchdog = Watchdog(hang, stop)
         self.heartbeat: Heartbeat | None = None
         if self.first:
             self.heartbeat = Heartbeat(
@@ -349,7 +350,7 @@ class _PackRun:
                 self._commit()
             except DatasetLostError as kept:  # it says where
                 error = kept
-        failure = describe(error, None, self.job.moved)
+        failure = describe(error, self.job.moved)
         try:
             # This rank's error may only say that another left the group: that one's is the cause.
             failure = self.channel.cause(failure, error)
@@ -361,9 +362,8 @@ class _PackRun:
 
     def cut_off(self) -> PackEnd:
         """The end of a pack whose training was interrupted; its last snapshot is kept."""
-        failure = self.watchdog.failure
-        if failure is not None:
-            return self._ended_by(failure)
+        if self.watchdog.failure is not None:
+            return self._ended_by(self.watchdog.failure)
         if self.first and not self._claim_lost:
             self._commit()
         return PackEnd(pack=self.job.pack.id, end="stopped")
@@ -372,6 +372,8 @@ class _PackRun:
         """Commit what has finished, and the failed trial, if that is known."""
         pack, trial = self.job.pack, self._failed_trial(failure)
         failure = replace(failure, trial=trial)
+        if self.heartbeat:
+            self.heartbeat.report()  # from which the driver sees whether it has trained at all
         if self.first and not self._claim_lost and write:
             if trial is not None and not failure.clear:
                 self.finished.append(failed_outcome(pack.study, trial, failure, self.position.step))

@@ -131,15 +131,7 @@ def leave_to_next_run(checkpoints: Checkpoints, job: Job, culprit: str | None) -
     if culprit is not None:
         stateless[pack_id(study.id, [culprit])] = [culprit], []
     for pack, (part, active) in stateless.items():
-        header = SnapshotHeader(
-            pack=pack,
-            study=study.id,
-            settings=settings_hash(study),
-            trials=tuple(part),
-            active=tuple(active),
-            engine=job.pack.engine,  # type: ignore[arg-type]
-            round=job.round,
-        )
+        header = job.without_state(pack, part, active, settings_hash(study))
         checkpoints.save(pack, pack_snapshot(header, b""))
 
 

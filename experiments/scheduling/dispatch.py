@@ -8,9 +8,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
-from experiments.plan import Outcome, Trial
+from experiments.plan import Outcome
 from experiments.scheduling.events import (
     Note,
     Observer,
@@ -19,9 +19,10 @@ from experiments.scheduling.events import (
     Progress,
     TrialFinished,
 )
-from experiments.scheduling.failures import Failure, Failures
+from experiments.scheduling.failures import Divide, Failures, failed_outcome
 from experiments.scheduling.jobs import (
     Ended,
+    Failure,
     Job,
     Message,
     More,
@@ -35,9 +36,8 @@ from experiments.scheduling.jobs import (
     Step,
 )
 from experiments.scheduling.packs import AssignedPack, choose, make_job, pick
-from experiments.scheduling.recovery import Divide, Recovery, failed_outcome
 from experiments.scheduling.round_watch import RoundWatch
-from experiments.scheduling.rounds import Record, Remaining, Wave
+from experiments.scheduling.rounds import Record, Remaining
 from experiments.scheduling.study_state import StudyState
 
 LARGEST_PACK = 64
@@ -57,7 +57,7 @@ class Dispatcher:
         on_round: called with each round that ends; what it returns stops the sweep.
         left: seconds of the time allowed that are left; a round that does not fit is not begun.
         reproduce: the command that trains a recorded trial again.
-        divide: divides a pack's snapshot (``scheduling.recovery``).
+        divide: divides a pack's snapshot (``scheduling.failures``).
         record: writes the row of a trial whose worker could not, and returns its ``run``.
 
     An executor sets ``share`` and ``give``: the first hands steps to target to a pack that is out
@@ -90,9 +90,8 @@ class Dispatcher:
         self._lock = threading.RLock()
         self._by_study = {state.study.id: state for state in states}
         self._out: dict[str, AssignedPack] = {}
-        self._recovery, self._record = Recovery(divide, list(resumable)), record
+        self._failures, self._record = Failures(divide, list(resumable)), record
         self._elsewhere: set[str] = set()
-        self._failures = Failures()
         self._remarked: set[tuple[str, str]] = set()
         for state in states:
             if any(record.stop_reason != "error" for record in state.records.values()):
@@ -121,7 +120,7 @@ class Dispatcher:
         with self._lock:
             if self.stopped:
                 return None
-            job = self._resume() or self._part() or self._pack()
+            job = self._waiting() or self._pack()
             if job is not None:
                 state = self._by_study[job.pack.study.id]
                 state.busy |= job.wanted
@@ -138,7 +137,7 @@ class Dispatcher:
     def finished(self) -> bool:
         """Whether every study is complete, or no more packs may be handed out."""
         with self._lock:
-            if self.stopped or self._out or self._recovery.parts:
+            if self.stopped or self._out:
                 return self.stopped
             waves = (state.wave() for state in self.states)
             return not any(wave is not None and self._watch.fits(wave.round) for wave in waves)
@@ -159,8 +158,8 @@ class Dispatcher:
             return [state.remaining() for state in self.states]
 
     def deaths(self, pack: str) -> int:
-        """How often the trials of a pack have failed in a row."""
-        return self._recovery.deaths(pack)
+        """How often the workers of a pack's trials have died in a row."""
+        return self._failures.deaths(pack)
 
     @property
     def out(self) -> Set[str]:
@@ -191,21 +190,18 @@ class Dispatcher:
                             self._share_hits(state, [record.steps_to_target])
             self._rounds_end()
 
-    def _resume(self) -> Job | None:
-        """A pack whose snapshot an interrupted run or a failed pack left."""
-        resumed = self._recovery.snapshot(self._by_study, self._may_start, self._elsewhere)
-        if resumed is None:
+    def _waiting(self) -> Job | None:
+        """A pack that an interrupted run or a failed pack has left."""
+        left = self._failures.next_waiting(self._by_study, self._may_start, self._elsewhere)
+        if left is None:
             return None
-        state, wave, trials, wanted, header = resumed
+        state, wave, trials, wanted, header = left
         state.engine = state.engine or header.engine
-        joined = self.give and not self._recovery.suspected(header.pack)
+        joined = self.give and not self._failures.suspected(header.pack)
         size = len(wanted) if joined else None
-        return self._job(state, wave, trials, size, wanted=wanted, pack=header.pack)
-
-    def _part(self) -> Job | None:
-        """Trials of a pack that failed before its first snapshot."""
-        part = self._recovery.part(self._may_start, self._elsewhere)
-        return self._job(*part) if part is not None else None
+        return make_job(
+            state, wave, trials, device=self._device, wanted=wanted, pack=header.pack, size=size
+        )
 
     def _pack(self) -> Job | None:
         choice = choose(
@@ -219,12 +215,13 @@ class Dispatcher:
         if choice is None:
             return None
         state, wave, trials = choice
-        trials = trials[: self._recovery.largest(state.study.id, len(trials))]
-        return self._job(state, wave, trials, len(trials) if self.give else None)
+        trials = trials[: self._failures.largest(state.study.id, len(trials))]
+        size = len(trials) if self.give else None
+        return make_job(state, wave, trials, device=self._device, size=size)
 
     def _taken(self) -> set[str]:
         """Trials that are not to be handed out again, besides those in training."""
-        return self._recovery.apart() | self._elsewhere
+        return self._failures.waiting_trials() | self._elsewhere
 
     def _more(self, out: AssignedPack, places: int) -> More:
         """Trials of the open wave for a pack that can hold more of it; perhaps none."""
@@ -233,7 +230,7 @@ class Dispatcher:
         if wave is None or wave.round != out.job.round or not self._watch.fits(wave.round):
             return More()
         trials = pick(state, wave, self.states, taken=self._taken(), count=places)
-        new = self._job(state, wave, trials)
+        new = make_job(state, wave, trials, device=self._device)
         more = More(trials=new.pack.trials, before=new.before)
         out.job = out.job.joined_by(more)
         state.busy |= new.wanted
@@ -243,17 +240,6 @@ class Dispatcher:
         """One pack at a time until its shape has trained at all."""
         out = (pack.state.shape for pack in self._out.values())
         return state.shape in self._failures.proven or state.shape not in out
-
-    def _job(
-        self,
-        state: StudyState,
-        wave: Wave,
-        trials: Sequence[Trial],
-        size: int | None = None,
-        **of_snapshot: Any,
-    ) -> Job:
-        job = make_job(state, wave, trials, device=self._device, size=size, **of_snapshot)
-        return replace(job, patience=self._recovery.patience(job.pack.id))
 
     # Results
 
@@ -270,7 +256,7 @@ class Dispatcher:
                     self._observer(PackStarted.of(out.job, message))
                 case Step():
                     out.step = message.step
-                    self._recovery.progress(message.pack, message.step)
+                    self._failures.progress(message.pack, message.step)
                     progress = Progress.of(state.study, message)
                     if progress.metric is not None and message.step >= _PROOF_STEPS:
                         self._failures.proven.add(state.shape)
@@ -349,37 +335,26 @@ class Dispatcher:
         self._observer(PackFinished.of(state.study, message))
 
     def _failed(self, out: AssignedPack, failure: Failure) -> None:
-        state, shape = out.state, out.state.shape
+        """Let the trials of a failed pack wait, record the one that is the cause, or end."""
+        state = out.state
         left = [t for t in out.job.pack.trials if t.id in out.job.wanted and state.need(t.id)]
-        proven = shape in self._failures.proven
-        bisected = proven and failure.trial is None and len(left) > 1 and not failure.clear
-        if failure.cause == "raised" and not bisected and self._hopeless(shape, failure):
-            return
-        after = self._recovery.follow(out.job, state, failure, left, step=out.step, proven=proven)
-        self._observer(Note(text=f"{state.label}: {after.note}"))
-        if after.culprit is not None:
+        after = self._failures.after(out, failure, left)
+        if after.note:
+            self._observer(Note(text=f"{state.label}: {after.note}"))
+        if after.culprit is not None:  # whose worker could not record it
             failure = replace(failure, trial=after.culprit.id)
-            self._give_up(out, after.culprit, failure)
-        if failure.trial and not self._reproducible:
+            outcome = failed_outcome(state.study, after.culprit.id, failure, out.step)
+            self.failed += 1
+            self._trained.add(outcome.trial)
+            state.put(outcome.trial, Record.of(outcome, self._record(out.job, outcome)))
+            self._observer(TrialFinished(study=state.study.id, outcome=outcome))
+        if failure.trial or after.ends:
+            self._failures.last = failure
+        if after.ends:
+            self.error, self.stopped = self._error(failure), True
+        elif failure.trial and not self._reproducible:
             self._reproducible = True
             self._observer(Note(text=f"the same again: {self._reproduce(failure.trial)}"))
-        if failure.trial and failure.cause != "raised":
-            self._hopeless(shape, failure)
-
-    def _hopeless(self, shape: str, failure: Failure) -> bool:
-        """Count a failure; whether the sweep stops with it."""
-        if self._failures.add(shape, failure):
-            self.error, self.stopped = self._error(failure), True
-        return self.stopped
-
-    def _give_up(self, out: AssignedPack, trial: Trial, failure: Failure) -> None:
-        """Record a trial as failed whose worker could not."""
-        outcome = failed_outcome(out.state.study, trial.id, failure, out.step)
-        run = self._record(out.job, outcome)
-        self.failed += 1
-        self._trained.add(trial.id)
-        out.state.put(trial.id, Record.of(outcome, run))
-        self._observer(TrialFinished(study=out.state.study.id, outcome=outcome))
 
     def hopeless(self) -> Exception | None:
         """The error of a sweep in which nothing trained and something failed."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from experiments.errors import ExperimentError, TrainingError
 from experiments.plan import Outcome, Pack, Trial
-from experiments.scheduling.failures import Failure
 
 End = Literal["done", "stopped", "taken", "failed"]
+Cause = Literal["raised", "memory", "hung", "died", "lost"]
+"""``raised``: an exception. ``memory``: one that says that there is not enough. ``hung``: no
+progress for too long. ``died``: its worker's process ended. ``lost``: with its node, or ended from
+outside; this says nothing of the trials."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +30,6 @@ class Job:
     """Commits that had recorded trials of it when it was sent out, to be superseded."""
     size: int | None = None
     """Trials that may train at once; as they end, their places are offered. ``None``: never."""
-    patience: float | None = None
-    """Seconds without progress after which it has counted as hung before, in another pack."""
     resumes: bool = False
     """Whether a snapshot of this pack is there to continue from."""
     device: str = "cpu"
@@ -41,6 +43,21 @@ class Job:
             pack=replace(self.pack, trials=(*self.pack.trials, *more.trials)),
             wanted=self.wanted | {trial.id for trial in more.trials},
             before={**self.before, **more.before},
+        )
+
+    def without_state(
+        self, pack: str, trials: Sequence[str], active: Sequence[str], settings: str = ""
+    ) -> SnapshotHeader:
+        """The header of a pack of these trials of it, of which no state is kept: the ``active``
+        ones begin anew."""
+        return SnapshotHeader(
+            pack=pack,
+            study=self.pack.study.id,
+            settings=settings,
+            trials=tuple(trials),
+            active=tuple(active),
+            engine=self.pack.engine,  # type: ignore[arg-type]  # perhaps not chosen yet
+            round=self.round,
         )
 
 
@@ -128,6 +145,31 @@ class Remark:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why a pack failed, as text."""
+
+    message: str
+    """Its last line: ``ValueError: its message``, or the message of a clear error."""
+    hint: str | None
+    traceback: str
+    """The traceback from the first frame of the user's code on; all of it if there is none."""
+    clear: bool
+    """Whether it is a clear error of ours: every other pack of its kind would raise the same."""
+    trial: str | None = None
+    """The trial that raised it, where that is known: it is recorded."""
+    cause: Cause = "raised"
+    deaths: int = 1
+    """Of one that died: deaths in a row that it stands for."""
+
+    def error(self, reproduce: str | None = None) -> ExperimentError:
+        """The exception to raise in the sweep."""
+        if self.clear:
+            return ExperimentError(self.message, hint=self.hint)
+        hint = f"the same again: {reproduce}" if reproduce else self.hint
+        return TrainingError(self.message, hint=hint, traceback=self.traceback, reproduce=reproduce)
+
+
+@dataclass(frozen=True, kw_only=True)
 class PackEnd:
     """The pack's worker is done with it.
 
@@ -156,6 +198,11 @@ class Control:
     """The answers to all of the worker's offers, in their order."""
 
 
+class RankLostError(Exception):
+    """A rank of a worker group has died: its pack is not at fault, and goes on from its snapshot on
+    another group."""
+
+
 @dataclass
 class Channel:
     """A worker's connection to the driver. Both calls are cheap; ``control`` is polled with the
@@ -170,7 +217,10 @@ class Channel:
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotHeader:
-    """The part of a pack's snapshot that the driver reads, to send the pack out again."""
+    """The part of a pack's snapshot that the driver reads, to send the pack out again.
+
+    Trials of which no state is kept have a header too: they begin anew, together.
+    """
 
     pack: str
     study: str

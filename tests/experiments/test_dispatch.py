@@ -10,8 +10,7 @@ from experiments.plan import Outcome
 from experiments.records.snapshots import settings_hash
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.events import Event, RoundFinished
-from experiments.scheduling.failures import Cause, Failure
-from experiments.scheduling.jobs import Ended, Job, PackEnd, SnapshotHeader, Started, Step
+from experiments.scheduling.jobs import Ended, Failure, Job, PackEnd, SnapshotHeader, Started, Step
 from experiments.scheduling.rounds import Record
 from experiments.scheduling.study_state import StudyState
 from tests.experiments.fakes import Plan, points, study
@@ -51,22 +50,8 @@ def finish(of: Dispatcher, job: Job, seconds: float = 1.0) -> None:
     of.receive(PackEnd(pack=job.pack.id, end="done", seconds=seconds))
 
 
-def failure(
-    where: str = "ValueError at my.py:7",
-    *,
-    clear: bool = False,
-    trial: str | None = None,
-    cause: Cause = "raised",
-) -> Failure:
-    return Failure(
-        message="ValueError: no",
-        hint=None,
-        traceback="…",
-        where=where,
-        clear=clear,
-        trial=trial,
-        cause=cause,
-    )
+def failure(clear: bool = False, **of: Any) -> Failure:
+    return Failure(message="ValueError: no", hint=None, traceback="…", clear=clear, **of)
 
 
 def names(jobs: Sequence[Job]) -> list[tuple[str, int, int]]:

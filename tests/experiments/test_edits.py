@@ -142,7 +142,7 @@ def test_a_failed_trial_is_neither_left_nor_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(tmp_path / "clean", experiment(keep="off", trials=6))
-    late: pd.Series = table(tmp_path / "clean").query("steps_run > 50").trial
+    late: pd.Series = table(tmp_path / "clean").query("steps_run > 50 and batch_size == 128").trial
     monkeypatch.setenv("FAKE_RAISE", late.iloc[0])
     did = run(tmp_path / "runs", experiment(keep="off", trials=6))
     found = status(tmp_path / "runs")

@@ -20,8 +20,14 @@ from experiments.execution.ray.ranks.verdict import LOST, Report, Verdict, judge
 from experiments.execution.worker import run_pack
 from experiments.parallel.ranks import SingleRank, UnconnectedRank
 from experiments.plan import Layout, Measurement, Pack
-from experiments.scheduling.failures import Failure, RankLostError
-from experiments.scheduling.jobs import Control, Ended, PackEnd, Started
+from experiments.scheduling.jobs import (
+    Control,
+    Ended,
+    Failure,
+    PackEnd,
+    RankLostError,
+    Started,
+)
 from experiments.training.pack_training import Training
 from tests.experiments.fakes import FakeTraining
 from tests.experiments.test_worker import QUICK, Line, job, results
@@ -29,7 +35,7 @@ from tests.problems import engine, study, trials
 
 
 def failure(text: str) -> Failure:
-    return Failure(message=text, hint=None, traceback=text, where=text, clear=False)
+    return Failure(message=text, hint=None, traceback=text, clear=False)
 
 
 def report(rank: int, error: Any) -> Report:

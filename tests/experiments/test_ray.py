@@ -15,11 +15,10 @@ import pytest
 
 import results as dataset
 from experiments.config.compile import Experiment, load
-from experiments.errors import ExperimentError
+from experiments.errors import ExperimentError, TrainingError
 from experiments.execution.ray import start as ray_session
 from experiments.execution.sweep import sweep
 from experiments.scheduling.events import Event, Note, PackStarted, TrialFinished
-from experiments.scheduling.failures import TrainingError
 from tests.forked import SERVER
 
 pytestmark = pytest.mark.ray

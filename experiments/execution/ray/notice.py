@@ -15,8 +15,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from experiments.scheduling.failures import Failure
-from experiments.scheduling.jobs import Channel, Control, Message, PackEnd
+from experiments.scheduling.jobs import Channel, Control, Failure, Message, PackEnd
 
 _received = threading.Event()
 _training = threading.Event()
@@ -63,6 +62,4 @@ def _lost() -> Failure:
     message = (
         "the worker was asked to end (SIGTERM): its machine is taken back, or its time is over"
     )
-    return Failure(
-        message=message, hint=None, traceback="", where="SIGTERM", clear=False, cause="lost"
-    )
+    return Failure(message=message, hint=None, traceback="", clear=False, cause="lost")

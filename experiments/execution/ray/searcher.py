@@ -12,8 +12,7 @@ from ray.tune.search import Searcher
 
 from experiments.execution.signals import Stop
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.failures import Failure
-from experiments.scheduling.jobs import Job, PackEnd
+from experiments.scheduling.jobs import Failure, Job, PackEnd
 
 _FORGET_STEPS, _FORGET_FROM = 50, 200
 

@@ -37,8 +37,7 @@ from experiments.execution.staging import Staged
 from experiments.execution.worker import Pace
 from experiments.plan import Layout
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.failures import Failure
-from experiments.scheduling.jobs import Job, PackEnd
+from experiments.scheduling.jobs import Failure, Job, PackEnd
 from results.counts import count
 from results.run_state.claims import Claims
 

@@ -27,8 +27,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from experiments.execution.ray.lost_workers import explain, killed_for_memory, worker_log
 from experiments.execution.ray.mailbox import summary
 from experiments.execution.ray.ranks.verdict import Report, judge, killed
-from experiments.scheduling.failures import Failure
-from experiments.scheduling.jobs import PackEnd, Remark
+from experiments.scheduling.jobs import Failure, PackEnd, Remark
 
 if TYPE_CHECKING:
     from experiments.execution.ray.ranks.rank import Place

@@ -18,8 +18,14 @@ from experiments.execution.ray.ranks.verdict import Report, Verdict
 from experiments.execution.ray.worker import WorkerContext
 from experiments.execution.worker import MakeTrainer, Trainer, run_pack
 from experiments.parallel.ranks import TorchRanks
-from experiments.scheduling.failures import Failure, RankLostError
-from experiments.scheduling.jobs import Channel, Job, PackEnd, Remark
+from experiments.scheduling.jobs import (
+    Channel,
+    Failure,
+    Job,
+    PackEnd,
+    RankLostError,
+    Remark,
+)
 from experiments.training.threads import use_single_thread
 
 _POLL_SECONDS = 0.1
