@@ -11,12 +11,14 @@ from dataclasses import replace
 from typing import Literal
 
 from experiments.plan import Outcome
+from experiments.scheduling import rounds
 from experiments.scheduling.events import (
     Note,
     Observer,
     PackFinished,
     PackStarted,
     Progress,
+    RoundFinished,
     TrialFinished,
 )
 from experiments.scheduling.failures import Divide, Failures, failed_outcome
@@ -36,7 +38,6 @@ from experiments.scheduling.jobs import (
     Step,
 )
 from experiments.scheduling.packs import AssignedPack, choose, make_job, pick
-from experiments.scheduling.round_watch import RoundWatch
 from experiments.scheduling.rounds import Record, Remaining
 from experiments.scheduling.study_state import StudyState
 
@@ -96,16 +97,19 @@ class Dispatcher:
         for state in states:
             if any(record.stop_reason != "error" for record in state.records.values()):
                 self._failures.succeed(state.shape)
-        self._watch = RoundWatch(
-            self.states, slots=slots, observer=observer, on_round=on_round, left=left
-        )
+        self._on_round, self._left = on_round, left
+        self._goals = rounds.goals(max((s.study.trials for s in states), default=0))
+        self._ended_rounds = self._rounds_done()
+        self._begun = min(self._open_rounds(), default=0)
+        """The last round that has been begun; the first that is open is begun in any case."""
+        self.refused: int | None = None
+        """The round that did not fit the time left; nothing of it or of a later one is begun."""
         self.stopped = False
         """Whether no more packs are handed out."""
         self.error: Exception | None = None
         self._trained: set[str] = set()
         self._reproducible = False
         """Whether the command that reproduces a failure has been noted."""
-        self.failed = 0
 
     def note(self, text: str) -> None:
         """Hand the observer a sentence of the executor's."""
@@ -139,13 +143,7 @@ class Dispatcher:
         with self._lock:
             if self.stopped or self._out:
                 return self.stopped
-            waves = (state.wave() for state in self.states)
-            return not any(wave is not None and self._watch.fits(wave.round) for wave in waves)
-
-    @property
-    def refused(self) -> int | None:
-        """The round that did not fit the time left."""
-        return self._watch.refused
+            return not any(self._fits(number) for number in self._open_rounds())
 
     @property
     def trained(self) -> int:
@@ -206,7 +204,7 @@ class Dispatcher:
     def _pack(self) -> Job | None:
         choice = choose(
             self.states,
-            may_start=lambda s, wave: self._may_start(s) and self._watch.fits(wave.round),
+            may_start=lambda s, wave: self._may_start(s) and self._fits(wave.round),
             proven=self._failures.proven,
             taken=self._taken(),
             slots=self._slots,
@@ -227,7 +225,7 @@ class Dispatcher:
         """Trials of the open wave for a pack that can hold more of it; perhaps none."""
         state = out.state
         wave = None if self.stopped else state.wave()
-        if wave is None or wave.round != out.job.round or not self._watch.fits(wave.round):
+        if wave is None or wave.round != out.job.round or not self._fits(wave.round):
             return More()
         trials = pick(state, wave, self.states, taken=self._taken(), count=places)
         new = make_job(state, wave, trials, device=self._device)
@@ -296,7 +294,6 @@ class Dispatcher:
                 continue
             self._trained.add(outcome.trial)
             if outcome.stop_reason == "error":
-                self.failed += 1
                 self._observer(TrialFinished(study=state.study.id, outcome=outcome))
             else:
                 self._failures.succeed(state.shape)
@@ -325,12 +322,9 @@ class Dispatcher:
         del self._out[message.pack]
         state.busy -= out.job.wanted
         failure = message.failure
-        if message.end == "done" and not out.job.resumes:
-            state.seconds = message.seconds
-            self._watch.spent(out.job.round, message.seconds, len(out.job.wanted))
-        elif message.end == "taken":
+        if message.end == "taken":
             self._elsewhere |= out.job.wanted
-        elif message.end == "failed" and failure is not None:
+        elif failure is not None:
             self._failed(out, failure)
         self._observer(PackFinished.of(state.study, message))
 
@@ -344,7 +338,6 @@ class Dispatcher:
         if after.culprit is not None:  # whose worker could not record it
             failure = replace(failure, trial=after.culprit.id)
             outcome = failed_outcome(state.study, after.culprit.id, failure, out.step)
-            self.failed += 1
             self._trained.add(outcome.trial)
             state.put(outcome.trial, Record.of(outcome, self._record(out.job, outcome)))
             self._observer(TrialFinished(study=state.study.id, outcome=outcome))
@@ -364,8 +357,44 @@ class Dispatcher:
     def _error(self, failure: Failure) -> Exception:
         return failure.error(self._reproduce(failure.trial) if failure.trial else None)
 
+    # Rounds
+
+    def _open_rounds(self) -> list[int]:
+        return [wave.round for state in self.states if (wave := state.wave()) is not None]
+
+    def _rounds_done(self) -> int:
+        """Rounds of the search that every study has behind it."""
+        return min([len(self._goals), *self._open_rounds()])
+
     def _rounds_end(self) -> None:
-        error = None if self.stopped else self._watch.ended()
-        if error is not None:
-            self.error = error
-            self.stopped = True
+        """Report the rounds that have ended since the last call; one of them may stop all."""
+        done = self._rounds_done()
+        while self._ended_rounds < done and not self.stopped:
+            number, self._ended_rounds = self._ended_rounds, self._ended_rounds + 1
+            self._observer(
+                RoundFinished(
+                    round=number,
+                    trials=self._goals[number],
+                    reached=sum(1 for state in self.states if state.hits()),
+                    studies=len(self.states),
+                )
+            )
+            error = self._on_round(number)
+            if error is not None:
+                self.error, self.stopped = error, True
+
+    def _fits(self, number: int) -> bool:
+        """Whether a pack of round ``number`` may start: a round is begun if all of it fits.
+
+        A trial is expected to take what its study's trials have taken so far; usually it takes
+        less, since more trials dominate it.
+        """
+        if self.refused is None and number > self._begun:
+            waves = [(state, wave) for state in self.states if (wave := state.wave()) is not None]
+            open_ = [replace(s.remaining(), trials=len(wave.trials)) for s, wave in waves]
+            left, expected = self._left(), rounds.seconds_left(open_, self._slots)
+            if left is not None and expected is not None and expected > left:
+                self.refused = number
+            else:
+                self._begun = number
+        return self.refused is None or number < self.refused

@@ -30,8 +30,6 @@ class Job:
     """Commits that had recorded trials of it when it was sent out, to be superseded."""
     size: int | None = None
     """Trials that may train at once; as they end, their places are offered. ``None``: never."""
-    resumes: bool = False
-    """Whether a snapshot of this pack is there to continue from."""
     device: str = "cpu"
     moved: tuple[str, str] | None = None
     """The folder of the user's files on this worker, and the original one."""

@@ -57,8 +57,6 @@ class StudyState:
     records: dict[str, Record] = field(default_factory=dict)
     engine: str | None = None
     """The engine that trains it: the experiment's, or else the choice of its first pack."""
-    seconds: float | None = None
-    """Seconds of its last pack."""
     rows: list[Trial] = field(default_factory=list)
     busy: set[str] = field(default_factory=set)
     """Trials in packs that are in training."""

@@ -71,7 +71,7 @@ def test_parts_go_on_bit_for_bit(engine: str, tmp_path: Path, one_thread: None) 
     assert [header.pack for header in headers] == kept.list() == ["one", "other"]
     for header in headers:
         wanted = frozenset(header.active) - ended
-        part = replace(job, pack=replace(job.pack, id=header.pack), wanted=wanted, resumes=True)
+        part = replace(job, pack=replace(job.pack, id=header.pack), wanted=wanted)
         later = Line()
         assert train(part, root, later) == "done"
         assert set(later.committed) == wanted
@@ -108,7 +108,7 @@ def test_a_pack_without_a_snapshot_is_left_to_the_next_run(
 
     left = halves[tuple(ids[:3])]
     pack = replace(job.pack, id=left.pack, trials=job.pack.trials[:3])
-    half = replace(job, pack=pack, wanted=frozenset(left.active), resumes=True)
+    half = replace(job, pack=pack, wanted=frozenset(left.active))
     leave_to_next_run(kept, half, ids[1])
     assert passed_over(kept.store, studies) == {ids[1]}
     others = {header.active for header in resumable(kept.store, studies)} - set(halves)

@@ -179,7 +179,7 @@ def test_a_snapshot_lists_who_has_joined(tmp_path: Path) -> None:
     assert header.trials == tuple(t.id for t in trials[:joined])
     assert not set(header.active) & set(driver.committed)
     rest = Driver(trials[joined:])
-    again = replace(job(trials[:joined]), wanted=frozenset(header.active), resumes=True)
+    again = replace(job(trials[:joined]), wanted=frozenset(header.active))
     assert run(again, tmp_path, rest, patient(rest)).end == "done"
     assert results(tmp_path) == whole(tmp_path / "whole", trials)
 

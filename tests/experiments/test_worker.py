@@ -155,7 +155,7 @@ def test_a_stop_keeps_a_snapshot_and_the_same_numbers_follow(tmp_path: Path) -> 
     assert set(header.active) == one.wanted - first
     assert header.trials == tuple(trial.id for trial in one.pack.trials)
     line = Line()
-    again = replace(one, wanted=frozenset(header.active), resumes=True)
+    again = replace(one, wanted=frozenset(header.active))
     assert run(again, cut, line).end == "done"
     assert set(line.committed) == one.wanted - first
     begun = line.messages[0]
@@ -172,7 +172,7 @@ def test_measurements_survive_a_snapshot(tmp_path: Path) -> None:
     trainer = type("Stops", (StopsAt,), {"line": line})
     run(job(), tmp_path / "cut", line, trainer=trainer)
     left = job().wanted - set(line.committed)
-    run(replace(job(), wanted=left, resumes=True), tmp_path / "cut", Line())
+    run(replace(job(), wanted=left), tmp_path / "cut", Line())
     run(job(), tmp_path / "whole", Line())
     frames = [
         dataset.open(tmp_path / name)
