@@ -8,7 +8,7 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
-from experiments.scheduling.jobs import Failure
+from experiments.scheduling.messages import Failure
 from results.errors import line
 from results.storage.masking import masked, without_variables
 from workloads.user_code.local_imports import PACKAGED, is_installed, is_packaged

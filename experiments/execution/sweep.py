@@ -33,8 +33,8 @@ from experiments.records.rows import record_lost_trial
 from experiments.records.space_edges import Judge, notes, sides
 from experiments.scheduling import rounds
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.events import Note, Observer, Stage, TimeLeft, ignore
-from experiments.scheduling.events import Summary as Summary
+from experiments.scheduling.messages import Note, Observer, Stage, TimeLeft, ignore
+from experiments.scheduling.messages import Summary as Summary
 from experiments.scheduling.study_state import Side, StudyState
 from results.counts import agreeing, count
 from results.run_state.checkpoints import Checkpoints

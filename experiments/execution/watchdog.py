@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any, Literal, TypeVar
 
 from experiments.execution.failures import is_users
-from experiments.scheduling.jobs import Failure
+from experiments.scheduling.messages import Failure
 
 Reason = Literal["hung", "stop"]
 E = TypeVar("E")

@@ -15,7 +15,7 @@ from typing import Any
 
 from experiments.encoding import MalformedError, decode, encode, from_fields, to_fields
 from experiments.plan import Measurement, Study
-from experiments.scheduling.jobs import Job, SnapshotHeader
+from experiments.scheduling.messages import Job, SnapshotHeader
 from experiments.scheduling.packs import pack_id
 from results.run_state.checkpoints import Checkpoints
 from results.run_state.claims import Claims

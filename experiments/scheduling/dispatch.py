@@ -12,30 +12,22 @@ from typing import Literal
 
 from experiments.plan import Outcome
 from experiments.scheduling import rounds
-from experiments.scheduling.events import (
-    Note,
-    Observer,
-    PackFinished,
-    PackStarted,
-    Progress,
-    RoundFinished,
-    TrialFinished,
-)
 from experiments.scheduling.failures import Divide, Failures, failed_outcome
-from experiments.scheduling.jobs import (
+from experiments.scheduling.messages import (
+    Begun,
     Ended,
     Failure,
     Job,
     Message,
     More,
-    NotKept,
+    Note,
+    Observer,
     Offer,
-    PackEnd,
+    Over,
+    Progress,
     Refused,
-    Remark,
+    Round,
     SnapshotHeader,
-    Started,
-    Step,
 )
 from experiments.scheduling.packs import AssignedPack, choose, make_job, pick
 from experiments.scheduling.rounds import Record, Remaining
@@ -93,7 +85,7 @@ class Dispatcher:
         self._out: dict[str, AssignedPack] = {}
         self._failures, self._record = Failures(divide, list(resumable)), record
         self._elsewhere: set[str] = set()
-        self._remarked: set[tuple[str, str]] = set()
+        self._noted: set[tuple[str, str]] = set()
         for state in states:
             if any(record.stop_reason != "error" for record in state.records.values()):
                 self._failures.succeed(state.shape)
@@ -244,21 +236,20 @@ class Dispatcher:
     def receive(self, message: Message) -> None:
         """Take in a worker's message; ignored if its pack is not in training (any more)."""
         with self._lock:
-            out = self._out.get(message.pack)
+            out = self._out.get(message.pack or "")
             if out is None:
                 return
             state = out.state
             match message:
-                case Started():
+                case Begun():
                     state.engine = message.engine
-                    self._observer(PackStarted.of(out.job, message))
-                case Step():
+                    self._observer(message)
+                case Progress():
                     out.step = message.step
                     self._failures.progress(message.pack, message.step)
-                    progress = Progress.of(state.study, message)
-                    if progress.metric is not None and message.step >= _PROOF_STEPS:
+                    if message.metric is not None and message.step >= _PROOF_STEPS:
                         self._failures.proven.add(state.shape)
-                    self._observer(progress)
+                    self._observer(message)
                 case Ended():
                     self._ended(out, message)
                 case Offer():
@@ -269,43 +260,32 @@ class Dispatcher:
                     out.job = replace(out.job, wanted=out.job.wanted - refused)
                     state.busy -= refused
                     self._elsewhere |= refused
-                case NotKept():
-                    self._remark(state, message.sentence, "not kept")
-                case Remark():
-                    self._remark(state, message.text, message.once)
-                case PackEnd():
-                    self._over(out, message)
-
-    def _remark(self, state: StudyState, text: str, once: str | None) -> None:
-        """Note ``text``, ``once`` for the studies that run the same code."""
-        if once is None or (state.shape, once) not in self._remarked:
-            self._remarked.add((state.shape, once or ""))
-            self._observer(Note(text=f"{state.label}: {text}"))
+                case Note():
+                    if not (message.once and (state.shape, message.text) in self._noted):
+                        self._observer(replace(message, text=f"{state.label}: {message.text}"))
+                    self._noted.add((state.shape, message.text))
+                case Over():
+                    self._over(out, replace(message, study=state.study.id))
 
     def _ended(self, out: AssignedPack, message: Ended) -> None:
         state = out.state
+        records = ((o.trial, state.records.get(o.trial)) for o in message.outcomes)
+        dominated = (t for t, record in records if record and record.stop_reason == "dominated")
+        self._observer(replace(message, resumed=frozenset(dominated)))
+        if message.run is None:  # not recorded yet
+            return
         for outcome in message.outcomes:
-            if not message.committed:
-                before = state.records.get(outcome.trial)
-                resumed = before is not None and before.stop_reason == "dominated"
-                self._observer(
-                    TrialFinished(study=state.study.id, outcome=outcome, resumed=resumed)
-                )
-                continue
             self._trained.add(outcome.trial)
-            if outcome.stop_reason == "error":
-                self._observer(TrialFinished(study=state.study.id, outcome=outcome))
-            else:
+            if outcome.stop_reason != "error":
                 self._failures.succeed(state.shape)
             taken = outcome.train_seconds + outcome.evaluation_seconds + outcome.other_seconds
             before_it = state.pack_seconds.get(message.pack, 0.0)
             state.pack_seconds[message.pack] = max(taken, before_it)
             state.busy.discard(outcome.trial)
             state.put(outcome.trial, Record.of(outcome, message.run))
-        if message.committed:
-            hits = [o.steps_to_target for o in message.outcomes if o.trial in state]
-            self._share_hits(state, hits, but=out)
-            self._rounds_end()
+        hits = [o.steps_to_target for o in message.outcomes if o.trial in state]
+        self._share_hits(state, hits, but=out)
+        self._rounds_end()
 
     def _share_hits(
         self, state: StudyState, steps: Sequence[int | None], but: AssignedPack | None = None
@@ -317,16 +297,14 @@ class Dispatcher:
                 other.hits += hits
                 self.share(other.job.pack.id, tuple(other.hits))
 
-    def _over(self, out: AssignedPack, message: PackEnd) -> None:
-        state = out.state
+    def _over(self, out: AssignedPack, message: Over) -> None:
         del self._out[message.pack]
-        state.busy -= out.job.wanted
-        failure = message.failure
+        out.state.busy -= out.job.wanted
         if message.end == "taken":
             self._elsewhere |= out.job.wanted
-        elif failure is not None:
-            self._failed(out, failure)
-        self._observer(PackFinished.of(state.study, message))
+        elif message.failure is not None:
+            self._failed(out, message.failure)
+        self._observer(message)
 
     def _failed(self, out: AssignedPack, failure: Failure) -> None:
         """Let the trials of a failed pack wait, record the one that is the cause, or end."""
@@ -340,7 +318,7 @@ class Dispatcher:
             outcome = failed_outcome(state.study, after.culprit.id, failure, out.step)
             self._trained.add(outcome.trial)
             state.put(outcome.trial, Record.of(outcome, self._record(out.job, outcome)))
-            self._observer(TrialFinished(study=state.study.id, outcome=outcome))
+            self._observer(out.job.ended([outcome]))
         if failure.trial or after.ends:
             self._failures.last = failure
         if after.ends:
@@ -372,7 +350,7 @@ class Dispatcher:
         while self._ended_rounds < done and not self.stopped:
             number, self._ended_rounds = self._ended_rounds, self._ended_rounds + 1
             self._observer(
-                RoundFinished(
+                Round(
                     round=number,
                     trials=self._goals[number],
                     reached=sum(1 for state in self.states if state.hits()),

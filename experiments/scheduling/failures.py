@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from experiments.plan import Outcome, Study, Trial
-from experiments.scheduling.jobs import Cause, Failure, SnapshotHeader
+from experiments.scheduling.messages import Cause, Failure, SnapshotHeader
 from experiments.scheduling.packs import AssignedPack, pack_id
 from experiments.scheduling.rounds import Wave
 from experiments.scheduling.study_state import StudyState

@@ -16,7 +16,7 @@ from itertools import islice
 import numpy as np
 
 from experiments.plan import Pack, Trial, Value
-from experiments.scheduling.jobs import Job
+from experiments.scheduling.messages import Job
 from experiments.scheduling.rounds import Wave
 from experiments.scheduling.study_state import StudyState
 from experiments.search.space import Dimension

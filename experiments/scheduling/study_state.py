@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 
 from experiments.plan import Study, Trial
 from experiments.scheduling import rounds
-from experiments.scheduling.events import StudyPlanned
+from experiments.scheduling.messages import StudyPlanned
 from experiments.scheduling.rounds import Counts, Record, Remaining
 
 Side = tuple[str, Literal["low", "high"]]

@@ -15,7 +15,7 @@ import pytest
 import batchscale as bs
 from batchscale import api
 from experiments.execution.signals import Stop
-from experiments.scheduling.events import ignore
+from experiments.scheduling.messages import ignore
 from tests.batchscale.conftest import Command
 
 FRAGILE = """\

@@ -13,7 +13,7 @@ from experiments.execution.ledger import Ledger
 from experiments.execution.worker import run_pack
 from experiments.plan import Pack
 from experiments.records.snapshots import divide, leave_to_next_run, passed_over, resumable
-from experiments.scheduling.jobs import Job, Started
+from experiments.scheduling.messages import Begun, Job
 from experiments.training.pack_training import Training
 from tests import problems
 from tests.experiments.test_worker import QUICK, Line
@@ -75,7 +75,7 @@ def test_parts_go_on_bit_for_bit(engine: str, tmp_path: Path, one_thread: None) 
         later = Line()
         assert train(part, root, later) == "done"
         assert set(later.committed) == wanted
-        (started,) = (message for message in later.messages if isinstance(message, Started))
+        (started,) = (message for message in later.messages if isinstance(message, Begun))
         assert started.step >= 20
     assert kept.list() == []
     assert train(job, tmp_path / "whole", Line()) == "done"

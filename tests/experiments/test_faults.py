@@ -108,7 +108,7 @@ def test_two_sweeps_on_a_folder_the_first_killed(
 
 
 def _trains(sweep: Sweep) -> bool:
-    return "TrialFinished" in sweep.text
+    return "Ended(" in sweep.text
 
 
 def test_storage_that_fails_for_ten_seconds(
@@ -232,7 +232,7 @@ def _stands(sweep: Sweep) -> bool:
     """Whether no pack has moved for three seconds, after one has begun."""
     before = _moves(sweep)
     time.sleep(3)
-    return "PackStarted" in sweep.text and _moves(sweep) == before
+    return "Begun(" in sweep.text and _moves(sweep) == before
 
 
 def _moves(sweep: Sweep) -> list[str]:

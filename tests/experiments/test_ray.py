@@ -18,7 +18,7 @@ from experiments.config.compile import Experiment, load
 from experiments.errors import ExperimentError, TrainingError
 from experiments.execution.ray import start as ray_session
 from experiments.execution.sweep import sweep
-from experiments.scheduling.events import Event, Note, PackStarted, TrialFinished
+from experiments.scheduling.messages import Begun, Ended, Event, Note
 from tests.forked import SERVER
 
 pytestmark = pytest.mark.ray
@@ -81,8 +81,9 @@ def test_the_same_table_as_without_ray(tmp_path: Path, ray_address: str, alone: 
     did = sweep(experiment(), results=tmp_path, address=ray_address, observer=seen.append)
     assert did.complete
     assert table(tmp_path).equals(table(alone))
-    assert sum(isinstance(event, PackStarted) for event in seen) == 2
-    assert sum(isinstance(event, TrialFinished) for event in seen) == did.trained
+    assert sum(isinstance(event, Begun) for event in seen) == 2
+    ended = [event for event in seen if isinstance(event, Ended) and event.run is None]
+    assert sum(len(event.outcomes) for event in ended) == did.trained
     assert not list((tmp_path / "claims").glob("*.json"))
     measured = [dataset.open(root).measurements for root in (tmp_path, alone)]
     keys = ["trial", "step", "validation_error", "validation_cross_entropy"]

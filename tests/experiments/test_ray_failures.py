@@ -15,7 +15,7 @@ from experiments.config.compile import load
 from experiments.errors import ExperimentError, TrainingError
 from experiments.execution.executors import cluster
 from experiments.execution.sweep import sweep
-from experiments.scheduling.events import Event, Note
+from experiments.scheduling.messages import Event, Note
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,9 +11,8 @@ from experiments.errors import ExperimentError, TrainingError
 from experiments.plan import Outcome
 from experiments.scheduling import failures
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.events import Note
-from experiments.scheduling.jobs import Ended, Job, PackEnd, Step
-from tests.experiments.test_dispatch import dispatcher, drive, failure, finish, state, take
+from experiments.scheduling.messages import Ended, Job, Note
+from tests.experiments.test_dispatch import dispatcher, drive, failure, finish, state, take, train
 
 
 def fail(of: Dispatcher, job: Job, cause: str) -> None:
@@ -25,9 +23,9 @@ def fail(of: Dispatcher, job: Job, cause: str) -> None:
         ended = Outcome(
             trial=trial, status="INCOMPLETE", stop_reason="error", steps_run=3, examples_run=1
         )
-        of.receive(Ended(pack=job.pack.id, outcomes=(ended,), committed=True))
-    end = failure(trial=trial, cause="raised" if cause == "known" else cause)
-    of.receive(PackEnd(pack=job.pack.id, end="failed", failure=end))
+        of.receive(job.ended([ended], "run"))
+    cause = "raised" if cause == "known" else cause
+    of.receive(job.over("failed", failure(trial=trial, cause=cause)))
 
 
 def failed(of: Dispatcher) -> int:
@@ -64,7 +62,7 @@ def test_what_a_failed_pack_does_next(
     """Of a shape that has trained: the sizes of what goes out, and how many rows of failed trials
     the dispatcher writes; those of exceptions of a trial alone are their workers'."""
     written: list[str] = []
-    of, _ = dispatcher(
+    of, seen = dispatcher(
         [state("a", trials=1), state("b", trials=trials)],
         record=lambda _, outcome: written.append(outcome.trial),
     )
@@ -73,6 +71,8 @@ def test_what_a_failed_pack_does_next(
         fail(of, take(of), cause)
     assert [len(job.wanted) for job in drive(of)] == then
     assert len(written) == rows
+    ended = [event for event in seen if isinstance(event, Ended) and event.run is None]
+    assert [outcome.trial for event in ended for outcome in event.outcomes] == written
     assert failed(of) == trials - sum(then)
     assert of.error is None
     assert of.hopeless() is None
@@ -107,7 +107,7 @@ def test_bisection_among_trials_that_have_not_ended_stops_nothing() -> None:
     of, _ = dispatcher([state("a", trials=16)], slots=16, pack_size=16)
     first = take(of)
     culprit = first.pack.trials[0].id
-    of.receive(Step(pack=first.pack.id, step=25, steps=25, values=(0.5,)))
+    train(of, first)
     fail(of, first, "raised")
     while isinstance(job := of.next(), Job):
         if culprit in job.wanted:
@@ -134,7 +134,7 @@ def test_the_first_exception_of_code_that_has_never_run_ends_the_sweep(
         [state("a"), state("b")], record=lambda _, outcome: rows.append(outcome.trial)
     )
     job = take(of)
-    of.receive(PackEnd(pack=job.pack.id, end="failed", failure=failure(**how)))
+    of.receive(job.over("failed", failure(**how)))
     assert of.next() is None
     assert rows == [job.pack.trials[0].id][:written]
     assert type(of.error) is raised
@@ -148,8 +148,7 @@ def test_the_first_exception_of_code_that_has_never_run_ends_the_sweep(
 def test_deaths_that_a_worker_group_has_counted_are_not_counted_again() -> None:
     of, _ = dispatcher([state("a", trials=1)])
     job = take(of)
-    died = replace(failure(cause="died"), deaths=3)
-    of.receive(PackEnd(pack=job.pack.id, end="failed", failure=died))
+    of.receive(job.over("failed", failure(cause="died", deaths=3)))
     assert failed(of) == 1
     assert of.next() is None
     assert isinstance(of.hopeless(), TrainingError)  # nothing but failures
@@ -164,7 +163,7 @@ def test_steps_beyond_a_death_clear_the_pack(monkeypatch: pytest.MonkeyPatch) ->
         job = take(of)
         for step in (10 * number, 10 * number + 1):
             now[0] += 11
-            of.receive(Step(pack=job.pack.id, step=step, steps=step, values=(0.5,)))
+            train(of, job, step)
         fail(of, job, "died")
     assert failed(of) == 0
 

@@ -10,12 +10,13 @@ import pytest
 
 import results as dataset
 from analysis.curves import edges
+from batchscale.output.display import Tally
 from experiments.config.compile import Experiment, load
 from experiments.errors import ExperimentError, TrainingError
 from experiments.execution.sweep import Summary, sweep
 from experiments.plan import Measurement, Outcome
 from experiments.records.status import status
-from experiments.scheduling.events import Event, Note, PackStarted, RoundFinished, StudyPlanned
+from experiments.scheduling.messages import Begun, Event, Note, Round, StudyPlanned
 from results.errors import ResultsError
 from tests.experiments.fakes import FakeTraining
 
@@ -86,7 +87,7 @@ def test_a_sweep_does_what_is_missing_and_nothing_twice(tmp_path: Path, log: Pat
     assert status(root).left == 0
     assert did.reached == did.studies == 2
     assert len([e for e in seen if isinstance(e, StudyPlanned)]) == 2
-    assert [e.round for e in seen if isinstance(e, RoundFinished)] == [0, 1]
+    assert [e.round for e in seen if isinstance(e, Round)] == [0, 1]
     again = run(root)
     assert (again.trained, again.trials, again.complete) == (0, did.trials, True)
     assert began(log) == []
@@ -182,6 +183,10 @@ def test_a_failed_trial_is_tried_again_by_the_next_run_alone(
     seen: list[Event] = []
     did = run(root, of, observer=seen.append)
     assert did.failed == 1
+    tally = Tally()
+    for event in seen:
+        tally.take(event)
+    assert (tally.finished, tally.stops["error"]) == (did.trained, 1)
     assert began(log).count(bad) == 3  # in its pack, in a half of it, and alone
     row = table(root).set_index("trial").loc[bad]
     assert (row.status, row.stop_reason) == ("INCOMPLETE", "error")
@@ -360,5 +365,5 @@ def test_an_optimum_on_the_edge_is_told(tmp_path: Path) -> None:
 def test_one_engine_a_study(tmp_path: Path) -> None:
     seen: list[Event] = []
     run(tmp_path, observer=seen.append)
-    assert {e.engine for e in seen if isinstance(e, PackStarted)} == {"module"}
+    assert {e.engine for e in seen if isinstance(e, Begun)} == {"module"}
     assert set(table(tmp_path).engine) == {"module"}

@@ -11,7 +11,7 @@ import re
 import signal
 from pathlib import Path
 
-from experiments.scheduling.jobs import Cause, Failure
+from experiments.scheduling.messages import Cause, Failure
 from results.counts import count
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")

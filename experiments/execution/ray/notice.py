@@ -15,7 +15,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from experiments.scheduling.jobs import Channel, Control, Failure, Message, PackEnd
+from experiments.scheduling.messages import Channel, Control, Failure, Message, Over
 
 _received = threading.Event()
 _training = threading.Event()
@@ -45,7 +45,7 @@ def packs_end_on_sigterm(line: Channel) -> Iterator[Channel]:
         return replace(line.control(pack), stop=True) if _received.is_set() else line.control(pack)
 
     def send(message: Message) -> None:
-        if isinstance(message, PackEnd) and message.end == "stopped" and _received.is_set():
+        if isinstance(message, Over) and message.end == "stopped" and _received.is_set():
             message = replace(message, end="failed", failure=_lost())
         line.send(message)
 

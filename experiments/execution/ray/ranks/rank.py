@@ -18,14 +18,7 @@ from experiments.execution.ray.ranks.verdict import Report, Verdict
 from experiments.execution.ray.worker import WorkerContext
 from experiments.execution.worker import MakeTrainer, Trainer, run_pack
 from experiments.parallel.ranks import TorchRanks
-from experiments.scheduling.jobs import (
-    Channel,
-    Failure,
-    Job,
-    PackEnd,
-    RankLostError,
-    Remark,
-)
+from experiments.scheduling.messages import Channel, Failure, Job, Note, Over, RankLostError
 from experiments.training.threads import use_single_thread
 
 _POLL_SECONDS = 0.1
@@ -98,7 +91,7 @@ class Rank:
             except (Exception, SystemExit) as error:  # from before the pack's own code
                 failure = line.cause(describe(error), error)
                 if self._rank == 0:
-                    line.send(PackEnd(pack=pack, end="failed", failure=failure))
+                    line.send(Over(pack=pack, end="failed", failure=failure))
         except RankLostError:
             return False
         if dist.is_initialized():
@@ -130,7 +123,7 @@ class Rank:
             if timer.seconds is not None and (
                 text := step_time.slower(alone, timer.seconds, self._size, study.batch_size)
             ):
-                line.send(Remark(pack=job.pack.id, text=text, once="slower"))
+                line.send(Note(pack=job.pack.id, text=text, once=True))
 
         return step_time.watched(make, take_in)
 

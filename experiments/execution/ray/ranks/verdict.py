@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from experiments.scheduling.jobs import Failure
+from experiments.scheduling.messages import Failure
 
 Error = Literal["raised", "left", "waited"]
 """What an exception of a rank says: ``raised``, it is its code's own; ``left``, another rank has
