@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from batchscale.run import Run
     from experiments.records.status import Status
-    from experiments.scheduling.events import Observer
+    from experiments.scheduling.messages import Observer
     from experiments.training.check import Finding
     from results.imports import Imported
     from results.storage.location import Location
@@ -69,7 +69,7 @@ def sweep(
         callbacks: Ray Tune's own (`ray.tune.Callback`), whose trials are packs.
         keep_old: where only the workload's code has changed, count its old trials as this one's.
         retrain: where it has, train them again. Else a sweep stops there and says so.
-        observer: gets every event (`experiments.scheduling.events`); a live display unless given.
+        observer: gets every event (`experiments.scheduling.messages`); a live display unless given.
         settings: keys of an experiment file; what is none of them is an axis of its grid.
 
     Returns:
@@ -86,7 +86,7 @@ def sweep(
     from batchscale.sweeps import load
     from experiments.execution import sweep as driver
     from experiments.execution.heartbeat import Pace
-    from experiments.scheduling.events import Note, Stage
+    from experiments.scheduling.messages import Note, Stage
     from results.storage.location import default_results
 
     with nullcontext(observer) if observer is not None else Display() as display:

@@ -28,7 +28,6 @@ from experiments.execution.ray.mailbox import Mailbox
 from experiments.execution.ray.tune import RayTune
 from experiments.execution.staging import staged
 from experiments.plan import Layout, Outcome
-from experiments.scheduling.jobs import Ended, PackEnd, Started, Step
 from results.counts import count
 
 SLOTS = (16, 256)
@@ -48,13 +47,13 @@ class SleepingMailbox(Mailbox):
         """A worker has the pack; how many trials it has."""
         job = self.get(pack)
         self._times[pack] = [time.monotonic()]
-        self.post(Started(pack=pack, engine="module"))
-        self.post(Step(pack=pack, step=25, steps=25, values=(0.5,)))
+        self.post(job.begun("module"))
+        self.post(job.progress(25, 25, (0.5,)))
         return len(job.wanted)
 
     def ask(self, pack: str, step: int) -> bool:
         """Progress of a pack; whether it is to stop."""
-        self.post(Step(pack=pack, step=step, steps=step, values=(0.5,) * 16))
+        self.post(self._jobs[pack].progress(step, step, (0.5,) * 16))
         return self.control(pack).stop
 
     def end(self, pack: str, pid: int, memory: dict[str, int]) -> None:
@@ -78,10 +77,9 @@ class SleepingMailbox(Mailbox):
             )
             for number, trial in enumerate(sorted(job.wanted))
         )
-        self.post(Ended(pack=pack, outcomes=outcomes, committed=False))
-        self.post(Ended(pack=pack, outcomes=outcomes, committed=True, run=pack))
-        begun, ended = self._times[pack]
-        self.post(PackEnd(pack=pack, end="done", seconds=ended - begun))
+        self.post(job.ended(outcomes))
+        self.post(job.ended(outcomes, pack))
+        self.post(job.over("done"))
 
     def measured(self) -> tuple[dict[str, list[float]], dict[int, dict[str, int]]]:
         """When packs began and ended, and the memory of the processes that trained them."""

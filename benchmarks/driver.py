@@ -22,7 +22,7 @@ from experiments.execution.executors.base import Executor
 from experiments.execution.signals import Stop
 from experiments.plan import Layout, Outcome, Trial
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.jobs import Ended, Job, More, PackEnd, Started, Step
+from experiments.scheduling.messages import Job, More
 
 SLOTS = 64
 SIZES = (1_000, 10_000, 100_000)
@@ -55,8 +55,8 @@ class InstantPool:
         while not stop:
             while len(out) < SLOTS and isinstance(job := dispatcher.next(), Job):
                 out.append(job)
-                dispatcher.receive(Started(pack=job.pack.id, engine="stacked"))
-                dispatcher.receive(Step(pack=job.pack.id, step=25, steps=25, values=(0.5,)))
+                dispatcher.receive(job.begun("stacked"))
+                dispatcher.receive(job.progress(25, 25, (0.5,)))
             if not out:
                 return
             _end(out.popleft(), dispatcher)
@@ -70,11 +70,10 @@ _given: dict[str, More] = {}
 
 
 def _end(job: Job, dispatcher: Dispatcher) -> None:
-    pack = job.pack.id
-    outcomes = tuple(_outcome(trial, job) for trial in job.pack.trials)
-    dispatcher.receive(Ended(pack=pack, outcomes=outcomes, committed=False))
-    dispatcher.receive(Ended(pack=pack, outcomes=outcomes, committed=True, run=pack))
-    dispatcher.receive(PackEnd(pack=pack, end="done", seconds=60.0))
+    outcomes = [_outcome(trial, job) for trial in job.pack.trials]
+    dispatcher.receive(job.ended(outcomes))
+    dispatcher.receive(job.ended(outcomes, job.pack.id))
+    dispatcher.receive(job.over("done"))
 
 
 def _outcome(trial: Trial, job: Job) -> Outcome:

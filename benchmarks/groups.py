@@ -116,7 +116,7 @@ def bring_up() -> dict[str, float]:
 
     from experiments.config.compile import load
     from experiments.execution.sweep import sweep
-    from experiments.scheduling.events import Event, PackStarted, Stage, TrialFinished
+    from experiments.scheduling.messages import Begun, Ended, Event, Stage
 
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.1")
     times: dict[str, list[float]] = {"wait": [], "started": [], "trained": [], "bytes": []}
@@ -124,13 +124,13 @@ def bring_up() -> dict[str, float]:
     def observe(event: Event) -> None:
         if isinstance(event, Stage) and "waiting" in event.text:
             times["wait"].append(time.perf_counter())
-        elif isinstance(event, PackStarted):
+        elif isinstance(event, Begun):
             times["started"].append(time.perf_counter())
             times["bytes"].append(_group_bytes())
-        elif isinstance(event, TrialFinished):
-            outcome = event.outcome
-            parts = (outcome.train_seconds, outcome.evaluation_seconds, outcome.other_seconds)
-            times["trained"].append(sum(parts))
+        elif isinstance(event, Ended) and event.run is None:
+            for each in event.outcomes:
+                parts = (each.train_seconds, each.evaluation_seconds, each.other_seconds)
+                times["trained"].append(sum(parts))
 
     with tempfile.TemporaryDirectory() as folder:
         sweep(load(PACKS), results=folder, address="auto", observer=observe, pack_size=1)

@@ -14,7 +14,7 @@ import pandas as pd
 from benchmarks.floor import NUMBER, Rates, operations_of_example, update_bytes
 from experiments.config.compile import Experiment, load
 from experiments.execution.sweep import sweep
-from experiments.scheduling.events import PackStarted, Stage, TrialFinished
+from experiments.scheduling.messages import Begun, Ended, Stage
 from experiments.training.study_context import StudyContext
 from results import open as open_results
 
@@ -33,9 +33,9 @@ class Timeline:
         now = time.perf_counter() - self.began
         if isinstance(event, Stage):
             self.stages.append((now, event.text))
-        elif isinstance(event, PackStarted) and self.first_pack is None:
+        elif isinstance(event, Begun) and self.first_pack is None:
             self.first_pack = now
-        elif isinstance(event, TrialFinished):
+        elif isinstance(event, Ended) and event.run is None:
             self.last_trial = now
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from results.errors import ClearError
 from workloads.errors import nearest
 
-__all__ = ["DeviceError", "ExperimentError", "elsewhere", "nearest"]
+__all__ = ["DeviceError", "ExperimentError", "TrainingError", "elsewhere", "nearest"]
 
 
 class ExperimentError(ClearError):
@@ -14,6 +14,21 @@ class ExperimentError(ClearError):
 
 class DeviceError(ExperimentError):
     """What was asked for is not on this device, and may be on another."""
+
+
+class TrainingError(ExperimentError):
+    """The user's own code raised in a worker.
+
+    ``traceback`` is text, from their first frame on; ``reproduce`` the command that raises it
+    again.
+    """
+
+    def __init__(
+        self, message: str, *, hint: str | None, traceback: str, reproduce: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.traceback = traceback
+        self.reproduce = reproduce
 
 
 _BUDGET = 'the most that a trial trains is its budget: "50 epochs + 2000 steps"'

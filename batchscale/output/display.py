@@ -1,6 +1,6 @@
 """A running sweep on the screen: a live panel on a terminal, else a plain line every ten seconds.
 
-It is an observer of `experiments.scheduling.events`. It prints to stderr, so that stdout holds the
+It is an observer (`experiments.scheduling.messages`). It prints to stderr, so that stdout holds the
 result alone. `Tally` has the numbers.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from experiments.scheduling import events
+from experiments.scheduling import messages
 from results.counts import agreeing, count
 from results.errors import lines
 
@@ -42,7 +42,7 @@ _LABELS = {
 
 @dataclass
 class _Study:
-    planned: events.StudyPlanned
+    planned: messages.StudyPlanned
     feasible: int
     reached: bool
 
@@ -55,8 +55,8 @@ class Tally:
     stage: str = ""
     """The stage while no pack trains."""
     studies: dict[str, _Study] = field(default_factory=dict)
-    packs: dict[str, events.PackStarted] = field(default_factory=dict)
-    at: dict[str, events.Progress] = field(default_factory=dict)
+    packs: dict[str, messages.Begun] = field(default_factory=dict)
+    at: dict[str, messages.Progress] = field(default_factory=dict)
     stops: Counter[str] = field(default_factory=Counter)
     finished: int = 0
     left: float | None = None
@@ -73,12 +73,12 @@ class Tally:
     def __post_init__(self) -> None:
         self.began = self.clock()
 
-    def take(self, event: events.Event) -> None:
+    def take(self, event: messages.Event) -> None:
         """Count one event."""
         match event:
-            case events.Stage():
+            case messages.Stage():
                 self.stage = event.text
-            case events.StudyPlanned():
+            case messages.StudyPlanned():
                 self.stops["diverged"] += event.infeasible
                 self.stops["dominated"] += event.dominated
                 self.stops["target"] += event.reached
@@ -90,22 +90,22 @@ class Tally:
                     feasible=event.done - event.infeasible,
                     reached=event.reached > 0,
                 )
-            case events.PackStarted():
+            case messages.Begun():
                 self.packs[event.pack] = event
                 self._mark()
-            case events.Progress():
+            case messages.Progress():
                 self._advance(event)
-            case events.TrialFinished():
+            case messages.Ended(run=None):  # they come again when their rows are safe
                 self._finish(event)
-            case events.PackFinished():
+            case messages.Over():
                 self.packs.pop(event.pack, None)
                 self.at.pop(event.pack, None)
-            case events.TimeLeft():
+            case messages.TimeLeft():
                 self.left = event.seconds
             case _:
                 pass
 
-    def _advance(self, event: events.Progress) -> None:
+    def _advance(self, event: messages.Progress) -> None:
         before = self.at.get(event.pack)
         taken = event.steps - (before.steps if before else 0)
         self.at[event.pack] = event
@@ -122,16 +122,16 @@ class Tally:
             self._marks.popleft()
         self._marks.append((now, self.steps, self.examples, self.tokens))
 
-    def _finish(self, event: events.TrialFinished) -> None:
-        outcome = event.outcome
-        self.stops[outcome.stop_reason] += 1
-        self.stops["dominated"] -= event.resumed
-        self.finished += not event.resumed
+    def _finish(self, event: messages.Ended) -> None:
         study = self.studies.get(event.study)
-        if study is None:
-            return
-        study.feasible += (outcome.status != "INFEASIBLE") - event.resumed
-        study.reached |= outcome.steps_to_target is not None
+        for outcome in event.outcomes:
+            resumed = outcome.trial in event.resumed
+            self.stops[outcome.stop_reason] += 1
+            self.stops["dominated"] -= resumed
+            self.finished += not resumed
+            if study is not None:
+                study.feasible += (outcome.status != "INFEASIBLE") - resumed
+                study.reached |= outcome.steps_to_target is not None
 
     @property
     def seconds(self) -> float:
@@ -231,38 +231,38 @@ class Display:
         if self.tally.finished and self.line() != self._last:
             self._say(self.line())
 
-    def __call__(self, event: events.Event) -> None:
+    def __call__(self, event: messages.Event) -> None:
         with self._lock:
             self._report(event)
             self.say_what_is_due()
 
-    def _report(self, event: events.Event) -> None:
+    def _report(self, event: messages.Event) -> None:
         before = self.tally.steps > 0, self.tally.finished > 0
         self.tally.take(event)
         # The first step and the first trial that ends are printed at once.
         news = before != (self.tally.steps > 0, self.tally.finished > 0)
-        if not isinstance(event, events.PackFinished):
+        if not isinstance(event, messages.Over):
             for text in self._failed:
                 self._say(text)
             self._failed.clear()
         match event:
-            case events.Stage():
+            case messages.Stage():
                 self._staged = (self.tally.clock(), "")
-            case events.Note():
+            case messages.Note():
                 self._say(event.text)
-            case events.PackStarted(step=step) if step:
+            case messages.Begun(step=step) if step:
                 study = self.tally.studies.get(event.study)
                 of = f" of {study.planned.budget_steps:,}" if study else ""
                 trials = count(event.trials, "trial")
                 self._say(f"{self._label(event.study)}: resuming at step {step:,}{of}, {trials}")
-            case events.Progress() | events.TrialFinished() if news and self._live is None:
+            case messages.Progress() | messages.Ended() if news and self._live is None:
                 self._say_line()
-            case events.RoundFinished():
+            case messages.Round():
                 self._say(
                     f"{count(event.trials, 'trial')} a study: "
                     f"{_reached(event.reached, event.studies)}"
                 )
-            case events.PackFinished(error=str(error)):
+            case messages.Over(failure=messages.Failure(message=error)):
                 # Kept until the sweep continues: an error that ends it is printed separately.
                 self._failed.append(f"a pack of {self._label(event.study)} failed: {error}")
             case _:

@@ -12,7 +12,7 @@ from typing import NoReturn, Protocol
 
 from experiments.execution.ledger import Ledger
 from experiments.records.snapshots import leave_to_next_run
-from experiments.scheduling.jobs import Job, PackEnd
+from experiments.scheduling.messages import Job, Over
 from results.errors import line
 
 _ERROR, _INTERRUPTED = 1, 130
@@ -22,11 +22,11 @@ _exit = os._exit
 class Leave(Protocol):
     """Ends the process of a pack."""
 
-    def __call__(self, end: Callable[[], PackEnd], ledger: Ledger, job: Job) -> None:
+    def __call__(self, end: Callable[[], Over], ledger: Ledger, job: Job) -> None:
         """``end()`` records what has finished; this does not return."""
 
 
-def end_program(end: Callable[[], PackEnd], ledger: Ledger, job: Job) -> None:
+def end_program(end: Callable[[], Over], ledger: Ledger, job: Job) -> None:
     """End this program, the driver, with a line that says why.
 
     Before, the trials of a pack that hung are left to the next run, which goes on without the one

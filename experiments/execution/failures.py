@@ -8,7 +8,7 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
-from experiments.scheduling.failures import Failure
+from experiments.scheduling.messages import Failure
 from results.errors import line
 from results.storage.masking import masked, without_variables
 from workloads.user_code.local_imports import PACKAGED, is_installed, is_packaged
@@ -17,25 +17,18 @@ _MEMORY = ("can't allocate memory", "not enough memory: you tried to allocate", 
 """What torch and C++ say when an allocation fails."""
 
 
-def describe(
-    error: BaseException,
-    trial: str | None = None,
-    moved: tuple[str, str] | None = None,
-) -> Failure:
+def describe(error: BaseException, moved: tuple[str, str] | None = None) -> Failure:
     """Describe an exception that is being handled.
 
     Args:
         moved: a folder of this worker, and the user's folder of which it is a copy.
     """
     frame = user_frame(error.__traceback__)
-    last = traceback.extract_tb(frame or error.__traceback__)
-    place = f"{Path(last[-1].filename).name}:{last[-1].lineno}" if last else "?"
     if frame is not None:
         text = "".join(traceback.format_exception(type(error), error, frame, chain=False))
     elif isinstance(error, SyntaxError) and error.filename and is_users(error.filename):
         # A file that does not parse has no frame; the error names it.
         text = "".join(traceback.format_exception_only(error))
-        place = f"{Path(error.filename).name}:{error.lineno}"
     else:
         text = "".join(traceback.format_exception(error))
     if moved:
@@ -47,9 +40,7 @@ def describe(
         message=line(str(error) if clear else only),
         hint=hint and line(hint),
         traceback=masked(without_variables(text)).encode("utf-8", "backslashreplace").decode(),
-        where=f"{type(error).__name__} at {place}",
         clear=clear,
-        trial=trial,
         cause="memory" if is_memory(error) and not clear else "raised",
     )
 

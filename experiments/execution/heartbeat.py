@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from experiments.execution.ledger import Ledger
 from experiments.execution.watchdog import Watchdog
-from experiments.scheduling.jobs import Channel, Step
+from experiments.scheduling.messages import Channel, Job
 from results.errors import ResultsError
 
 
@@ -52,7 +52,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        pack: str,
+        job: Job,
         ledger: Ledger,
         channel: Channel,
         pace: Pace,
@@ -65,15 +65,17 @@ class Heartbeat:
             leave: called where training cannot be interrupted; it does not return.
         """
         self._watchdog, self._leave = watchdog, leave
-        self._pack, self._ledger, self._channel, self._pace = pack, ledger, channel, pace
-        self._position = position
+        self._job, self._ledger, self._channel, self._pace = job, ledger, channel, pace
+        self._position, self._reported = position, 0
         self._closed = threading.Event()
-        self.control = channel.control(pack)
+        self.control = channel.control(job.pack.id)
         """The last control of the driver."""
         self.lost = False
         """Whether the claim is lost."""
         self.error: ResultsError | None = None
-        self._thread = threading.Thread(target=self._beat, name=f"heartbeat {pack}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._beat, name=f"heartbeat {job.pack.id}", daemon=True
+        )
         self._thread.start()
 
     def stop_requested(self) -> bool:
@@ -83,27 +85,30 @@ class Heartbeat:
         self._closed.set()
         self._thread.join()
 
+    def report(self) -> Position:
+        """Say where the training is, if it has moved."""
+        at = self._position()
+        if at.steps != self._reported:
+            self._reported = at.steps
+            self._channel.send(self._job.progress(at.step, at.steps, at.values.values()))
+        return at
+
     def _beat(self) -> None:
-        renewed, last = time.monotonic(), 0
+        renewed = time.monotonic()
         beat, cut = renewed, 0.0
         while not self._closed.wait(self._pace.ask):
-            self.control = self._channel.control(self._pack)
+            self.control = self._channel.control(self._job.pack.id)
             seconds, beat = time.monotonic() - beat, time.monotonic()
             if self._watchdog.beat(seconds, stop=self.stop_requested()):
                 self._watchdog.interrupt()
                 cut += seconds
                 if cut > self._pace.leave + seconds and self._watchdog.inside:
                     self._leave()
-            at = self._position()
-            if at.steps != last:
-                last = at.steps
-                values = tuple(at.values.values())
-                step = Step(pack=self._pack, step=at.step, steps=at.steps, values=values)
-                self._channel.send(step)
+            at = self.report()
             if time.monotonic() - renewed >= self._pace.renew:
                 renewed = time.monotonic()
                 progress = {trial: (at.step, value) for trial, value in at.values.items()}
                 try:
-                    self.lost = self.lost or not self._ledger.renew(self._pack, progress)
+                    self.lost = self.lost or not self._ledger.renew(self._job.pack.id, progress)
                 except ResultsError as error:  # raised where the training is
                     self.error = error

@@ -14,7 +14,7 @@ from results.store import Store
 
 if TYPE_CHECKING:
     from experiments.parallel.ranks import Ranks
-    from experiments.scheduling.jobs import Job
+    from experiments.scheduling.messages import Job
 
 Rows = Sequence[Mapping[str, Any]]
 

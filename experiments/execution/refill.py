@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.execution.ledger import Ledger
-from experiments.scheduling.jobs import Channel, Job, More, Offer, Refused
+from experiments.scheduling.messages import Channel, Job, More, Offer, Refused
 
 _SHARE = 8
 """Places are offered once an eighth of the pack is free: it is cheaper if several trials join."""

@@ -34,8 +34,8 @@ from experiments.records.rows import record_lost_trial
 from experiments.records.space_edges import Judge, notes, sides
 from experiments.scheduling import rounds
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.events import Note, Observer, Stage, TimeLeft, ignore
-from experiments.scheduling.events import Summary as Summary
+from experiments.scheduling.messages import Note, Observer, Stage, TimeLeft, ignore
+from experiments.scheduling.messages import Summary as Summary
 from experiments.scheduling.study_state import Side, StudyState
 from results.counts import agreeing, count
 from results.run_state.checkpoints import Checkpoints
@@ -84,7 +84,7 @@ def sweep(
     Raises:
         ExperimentError: a clear error, of the experiment or of the cluster, or that no study has
             reached the target when a round that is not the last one ended.
-        TrainingError: the workload's own code raised: in the first three packs alike, or always.
+        TrainingError: the workload's own code raised: before any of it had trained, or always.
         Interrupted: on SIGINT or SIGTERM, when all has ended cleanly.
         ResultsError: the results folder cannot be used.
     """

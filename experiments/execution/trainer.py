@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from experiments.parallel.ranks import Ranks
 from experiments.plan import Measurement, Outcome, Pack, Trial
-from experiments.scheduling.jobs import Job
+from experiments.scheduling.messages import Job
 
 
 class Trainer(Protocol):

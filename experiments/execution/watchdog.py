@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any, Literal, TypeVar
 
 from experiments.execution.failures import is_users
-from experiments.scheduling.failures import Failure
+from experiments.scheduling.messages import Failure
 
 Reason = Literal["hung", "stop"]
 E = TypeVar("E")
@@ -50,14 +50,13 @@ class Watchdog:
     count.
     """
 
-    def __init__(self, hang: float, stop: float, patience: float | None = None) -> None:
+    def __init__(self, hang: float, stop: float) -> None:
         """
         Args:
             hang: least seconds without progress after which a pack counts as hung.
             stop: seconds that training may go on without progress once it was asked to stop.
-            patience: seconds without progress after which this pack's trials counted so before.
         """
-        self._hang, self._stop, self._patience = hang, stop, patience
+        self._hang, self._stop = hang, stop
         self._intervals: deque[float] = deque(maxlen=100)
         self._evaluated: float | None = None
         self._silent = self._waited = 0.0
@@ -121,10 +120,9 @@ class Watchdog:
     @property
     def limit(self) -> float:
         """Seconds without progress after which the pack counts as hung."""
-        least = max(self._hang, self._patience or 0.0)
         if not self._intervals:
-            return self._patience or _FIRST * self._hang
-        return max(least, _INTERVALS * statistics.median(list(self._intervals)))
+            return _FIRST * self._hang
+        return max(self._hang, _INTERVALS * statistics.median(list(self._intervals)))
 
     def beat(self, seconds: float, *, stop: bool) -> bool:
         """Count the seconds since the last beat; whether training is to be interrupted."""
@@ -170,10 +168,8 @@ class Watchdog:
             hint="the worker's stack is in the trial's error; a trial that only needs longer shows "
             "progress at its evaluations",
             traceback=f"Stack of the worker (most recent call last):\n{lines}{message}\n",
-            where=f"hung at {where}",
             clear=False,
             cause="hung",
-            patience=self.limit,
         )
 
 

@@ -27,17 +27,16 @@ from experiments.plan import Measurement, Outcome, Trial
 from experiments.records import snapshots
 from experiments.records.rows import device_name, trial_row
 from experiments.records.snapshots import settings_hash
-from experiments.scheduling.failures import Failure, RankLostError
-from experiments.scheduling.jobs import (
+from experiments.scheduling.failures import failed_outcome
+from experiments.scheduling.messages import (
     Channel,
-    Ended,
+    Failure,
     Job,
-    NotKept,
-    PackEnd,
+    Note,
+    Over,
+    RankLostError,
     SnapshotHeader,
-    Started,
 )
-from experiments.scheduling.recovery import failed_outcome
 from results.errors import DatasetLostError, ResultsError
 
 __all__ = ["MakeTrainer", "Pace", "Trainer", "run_pack", "training"]
@@ -52,7 +51,7 @@ def run_pack(
     trainer: MakeTrainer = training,
     pace: Pace | None = None,
     leave: Leave = end_program,
-) -> PackEnd:
+) -> Over:
     """Train a pack to its end, until the driver asks to stop, or until its claim is lost.
 
     Finished trials are committed at the end and at least every ``pace.commit`` seconds; what still
@@ -67,13 +66,13 @@ def run_pack(
         RankLostError: a rank of the group has died; what had finished is committed.
     """
     began, first = time.monotonic(), group.rank == 0
-    pack, study = job.pack.id, job.pack.study
+    study = job.pack.study
     info = {"experiment": study.experiment, "study": study.id, "round": job.round}
     if not job.wanted:  # its predecessor died after the last commit
-        end = PackEnd(pack=pack, end="done")
+        end = job.over("done")
     elif claimed(job, ledger, group, info):
         with closing(_PackRun(job, ledger, channel, group, pace or Pace(), leave)) as run:
-            data = ledger.load(pack) if first else None
+            data = ledger.load(job.pack.id) if first else None
             try:
                 with run.watchdog.listening():
                     end = run.train(trainer, group.agree(data))
@@ -84,7 +83,7 @@ def run_pack(
             except (Exception, SystemExit) as error:
                 end = run.failed(error)
     else:
-        end = PackEnd(pack=pack, end="taken")
+        end = job.over("taken")
     end = replace(end, seconds=time.monotonic() - began)
     if first:
         channel.send(end)
@@ -95,13 +94,7 @@ class _PackRun:
     """One pack on one rank, from its claim to its release."""
 
     def __init__(
-        self,
-        job: Job,
-        ledger: Ledger,
-        channel: Channel,
-        group: Ranks,
-        pace: Pace,
-        leave: Leave,
+        self, job: Job, ledger: Ledger, channel: Channel, group: Ranks, pace: Pace, leave: Leave
     ) -> None:
         self.job, self.ledger, self.channel = job, ledger, channel
         self.group, self.pace = group, pace
@@ -120,11 +113,11 @@ class _PackRun:
         self.leave = leave
         # Ranks wait for each other: who hangs is found out by the group, not by a rank.
         hang, stop = (pace.hang, pace.stop) if group.size == 1 else (math.inf, math.inf)
-        self.watchdog = Watchdog(hang, stop, job.patience)
+        self.watchdog = Watchdog(hang, stop)
         self.heartbeat: Heartbeat | None = None
         if self.first:
             self.heartbeat = Heartbeat(
-                job.pack.id,
+                job,
                 ledger,
                 channel,
                 pace,
@@ -133,9 +126,8 @@ class _PackRun:
                 lambda: self.leave(self.cut_off, self.ledger, self.job),
             )
 
-    def train(self, trainer: MakeTrainer, snapshot: bytes | None) -> PackEnd:
+    def train(self, trainer: MakeTrainer, snapshot: bytes | None) -> Over:
         """Train to the end, from a snapshot where there is one."""
-        pack = self.job.pack.id
         with self.watchdog.setting_up():
             self.job = in_chosen_layout(self.job, self.group)
             training, new = self._begin(trainer, snapshot)
@@ -144,7 +136,7 @@ class _PackRun:
         step = training.step
         self._resume(training, new)
         if self.first:
-            self.channel.send(Started(pack=pack, engine=training.engine, step=step))
+            self.channel.send(self.job.begun(training.engine, step))
         stop = self.heartbeat.stop_requested if self.heartbeat else lambda: False
         committed = saved = time.monotonic()
         for events in self.watchdog.over(training.run(stop)):
@@ -166,12 +158,12 @@ class _PackRun:
         if self.first and not self._claim_lost:
             self._commit()
         if self.group.agree(self._claim_lost):
-            return PackEnd(pack=pack, end="taken")
+            return self.job.over("taken")
         if training.active:
             self._save(training)
         elif self.first:
-            self.ledger.delete(pack)
-        return PackEnd(pack=pack, end="stopped" if training.active else "done")
+            self.ledger.delete(self.job.pack.id)
+        return self.job.over("stopped" if training.active else "done")
 
     def _begin(self, trainer: MakeTrainer, data: bytes | None) -> tuple[Trainer, Sequence[Trial]]:
         """The training, from a snapshot where there is one, and the trials that begin with it.
@@ -224,8 +216,12 @@ class _PackRun:
             values={trial: values.get(trial) for trial in training.active},
         )
         if ended and self.first:
-            self.finished += ended
-            self.channel.send(Ended(pack=self.job.pack.id, outcomes=tuple(ended), committed=False))
+            self._report_ended(ended)
+
+    def _report_ended(self, ended: Sequence[Outcome]) -> None:
+        """Say at once which trials have ended; their rows are written at the next commit."""
+        self.finished += ended
+        self.channel.send(self.job.ended(ended))
 
     def _use_hits(self, training: Trainer) -> None:
         """Hand on what other packs have recorded; all ranks at the same evaluation."""
@@ -306,8 +302,7 @@ class _PackRun:
             if self.heartbeat:
                 self.heartbeat.lost = True
             return
-        pack = self.job.pack.id
-        self.channel.send(Ended(pack=pack, outcomes=tuple(done), committed=True, run=run))
+        self.channel.send(self.job.ended(done, run))
         over = [o.trial for o in done if o.trial in self.job.before and o.trial not in paused]
         if over:
             self.ledger.drop(study.id, over)
@@ -336,9 +331,13 @@ class _PackRun:
     def _report_not_kept(self, training: Trainer) -> None:
         if training.not_kept and not self.not_kept_reported:
             self.not_kept_reported = True
-            self.channel.send(NotKept(pack=self.job.pack.id, reason=training.not_kept))
+            text = (
+                f"its trials cannot be saved while they train: {training.not_kept}. They train on; "
+                "those that an interruption cuts off begin again."
+            )
+            self.channel.send(Note(pack=self.job.pack.id, text=text, once=True))
 
-    def failed(self, error: Exception | SystemExit) -> PackEnd:
+    def failed(self, error: Exception | SystemExit) -> Over:
         """Commit what has finished, and describe what was raised.
 
         Raises:
@@ -349,7 +348,7 @@ class _PackRun:
                 self._commit()
             except DatasetLostError as kept:  # it says where
                 error = kept
-        failure = describe(error, None, self.job.moved)
+        failure = describe(error, self.job.moved)
         try:
             # This rank's error may only say that another left the group: that one's is the cause.
             failure = self.channel.cause(failure, error)
@@ -359,26 +358,28 @@ class _PackRun:
             raise
         return self._ended_by(failure, write=not isinstance(error, ResultsError))
 
-    def cut_off(self) -> PackEnd:
+    def cut_off(self) -> Over:
         """The end of a pack whose training was interrupted; its last snapshot is kept."""
-        failure = self.watchdog.failure
-        if failure is not None:
-            return self._ended_by(failure)
+        if self.watchdog.failure is not None:
+            return self._ended_by(self.watchdog.failure)
         if self.first and not self._claim_lost:
             self._commit()
-        return PackEnd(pack=self.job.pack.id, end="stopped")
+        return self.job.over("stopped")
 
-    def _ended_by(self, failure: Failure, *, write: bool = True) -> PackEnd:
+    def _ended_by(self, failure: Failure, *, write: bool = True) -> Over:
         """Commit what has finished, and the failed trial, if that is known."""
         pack, trial = self.job.pack, self._failed_trial(failure)
         failure = replace(failure, trial=trial)
+        if self.heartbeat:
+            self.heartbeat.report()  # from which the driver sees whether it has trained at all
         if self.first and not self._claim_lost and write:
             if trial is not None and not failure.clear:
-                self.finished.append(failed_outcome(pack.study, trial, failure, self.position.step))
+                outcome = failed_outcome(pack.study, trial, failure, self.position.step)
+                self._report_ended([outcome])
             self._commit()
             if len(self.wanted) == 1:
                 self.ledger.delete(pack.id)
-        return PackEnd(pack=pack.id, end="failed", failure=failure)
+        return self.job.over("failed", failure)
 
     def _failed_trial(self, failure: Failure) -> str | None:
         """The trial that an exception is of: that in training, where they train one by one."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import workloads
 from experiments.plan import Layout, Outcome, Study, Trial
-from experiments.scheduling.jobs import Job
+from experiments.scheduling.messages import Job
 from results.schema import TRIALS
 from results.store import Store
 from workloads import Workload

@@ -15,7 +15,7 @@ from typing import Any
 
 from experiments.encoding import MalformedError, decode, encode, from_fields, to_fields
 from experiments.plan import Measurement, Study
-from experiments.scheduling.jobs import Job, SnapshotHeader
+from experiments.scheduling.messages import Job, SnapshotHeader
 from experiments.scheduling.packs import pack_id
 from results.run_state.checkpoints import Checkpoints
 from results.run_state.claims import Claims
@@ -129,15 +129,7 @@ def leave_to_next_run(checkpoints: Checkpoints, job: Job, culprit: str | None) -
     if culprit is not None:
         stateless[pack_id(study.id, [culprit])] = [culprit], []
     for pack, (part, active) in stateless.items():
-        header = SnapshotHeader(
-            pack=pack,
-            study=study.id,
-            settings=settings_hash(study),
-            trials=tuple(part),
-            active=tuple(active),
-            engine=job.pack.engine,  # type: ignore[arg-type]
-            round=job.round,
-        )
+        header = job.without_state(pack, part, active, settings_hash(study))
         checkpoints.save(pack, pack_snapshot(header, b""))
 
 

@@ -8,36 +8,29 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
-from experiments.plan import Outcome, Trial
-from experiments.scheduling.events import (
-    Note,
-    Observer,
-    PackFinished,
-    PackStarted,
-    Progress,
-    TrialFinished,
-)
-from experiments.scheduling.failures import Failure, Failures
-from experiments.scheduling.jobs import (
+from experiments.plan import Outcome
+from experiments.scheduling import rounds
+from experiments.scheduling.failures import Divide, Failures, failed_outcome
+from experiments.scheduling.messages import (
+    Begun,
     Ended,
+    Failure,
     Job,
     Message,
     More,
-    NotKept,
+    Note,
+    Observer,
     Offer,
-    PackEnd,
+    Over,
+    Progress,
     Refused,
-    Remark,
+    Round,
     SnapshotHeader,
-    Started,
-    Step,
 )
 from experiments.scheduling.packs import AssignedPack, choose, make_job, pick
-from experiments.scheduling.recovery import Divide, Recovery, failed_outcome
-from experiments.scheduling.round_watch import RoundWatch
-from experiments.scheduling.rounds import Record, Remaining, Wave
+from experiments.scheduling.rounds import Record, Remaining
 from experiments.scheduling.study_state import StudyState
 
 LARGEST_PACK = 64
@@ -57,7 +50,7 @@ class Dispatcher:
         on_round: called with each round that ends; what it returns stops the sweep.
         left: seconds of the time allowed that are left; a round that does not fit is not begun.
         reproduce: the command that trains a recorded trial again.
-        divide: divides a pack's snapshot (``scheduling.recovery``).
+        divide: divides a pack's snapshot (``scheduling.failures``).
         record: writes the row of a trial whose worker could not, and returns its ``run``.
 
     An executor sets ``share`` and ``give``: the first hands steps to target to a pack that is out
@@ -90,23 +83,25 @@ class Dispatcher:
         self._lock = threading.RLock()
         self._by_study = {state.study.id: state for state in states}
         self._out: dict[str, AssignedPack] = {}
-        self._recovery, self._record = Recovery(divide, list(resumable)), record
+        self._failures, self._record = Failures(divide, list(resumable)), record
         self._elsewhere: set[str] = set()
-        self._failures = Failures()
-        self._remarked: set[tuple[str, str]] = set()
+        self._noted: set[tuple[str, str]] = set()
         for state in states:
             if any(record.stop_reason != "error" for record in state.records.values()):
                 self._failures.succeed(state.shape)
-        self._watch = RoundWatch(
-            self.states, slots=slots, observer=observer, on_round=on_round, left=left
-        )
+        self._on_round, self._left = on_round, left
+        self._goals = rounds.goals(max((s.study.trials for s in states), default=0))
+        self._ended_rounds = self._rounds_done()
+        self._begun = min(self._open_rounds(), default=0)
+        """The last round that has been begun; the first that is open is begun in any case."""
+        self.refused: int | None = None
+        """The round that did not fit the time left; nothing of it or of a later one is begun."""
         self.stopped = False
         """Whether no more packs are handed out."""
         self.error: Exception | None = None
         self._trained: set[str] = set()
         self._reproducible = False
         """Whether the command that reproduces a failure has been noted."""
-        self.failed = 0
 
     def note(self, text: str) -> None:
         """Hand the observer a sentence of the executor's."""
@@ -121,7 +116,7 @@ class Dispatcher:
         with self._lock:
             if self.stopped:
                 return None
-            job = self._resume() or self._part() or self._pack()
+            job = self._waiting() or self._pack()
             if job is not None:
                 state = self._by_study[job.pack.study.id]
                 state.busy |= job.wanted
@@ -138,15 +133,9 @@ class Dispatcher:
     def finished(self) -> bool:
         """Whether every study is complete, or no more packs may be handed out."""
         with self._lock:
-            if self.stopped or self._out or self._recovery.parts:
+            if self.stopped or self._out:
                 return self.stopped
-            waves = (state.wave() for state in self.states)
-            return not any(wave is not None and self._watch.fits(wave.round) for wave in waves)
-
-    @property
-    def refused(self) -> int | None:
-        """The round that did not fit the time left."""
-        return self._watch.refused
+            return not any(self._fits(number) for number in self._open_rounds())
 
     @property
     def trained(self) -> int:
@@ -159,8 +148,8 @@ class Dispatcher:
             return [state.remaining() for state in self.states]
 
     def deaths(self, pack: str) -> int:
-        """How often the trials of a pack have failed in a row."""
-        return self._recovery.deaths(pack)
+        """How often the workers of a pack's trials have died in a row."""
+        return self._failures.deaths(pack)
 
     @property
     def out(self) -> Set[str]:
@@ -191,26 +180,23 @@ class Dispatcher:
                             self._share_hits(state, [record.steps_to_target])
             self._rounds_end()
 
-    def _resume(self) -> Job | None:
-        """A pack whose snapshot an interrupted run or a failed pack left."""
-        resumed = self._recovery.snapshot(self._by_study, self._may_start, self._elsewhere)
-        if resumed is None:
+    def _waiting(self) -> Job | None:
+        """A pack that an interrupted run or a failed pack has left."""
+        left = self._failures.next_waiting(self._by_study, self._may_start, self._elsewhere)
+        if left is None:
             return None
-        state, wave, trials, wanted, header = resumed
+        state, wave, trials, wanted, header = left
         state.engine = state.engine or header.engine
-        joined = self.give and not self._recovery.suspected(header.pack)
+        joined = self.give and not self._failures.suspected(header.pack)
         size = len(wanted) if joined else None
-        return self._job(state, wave, trials, size, wanted=wanted, pack=header.pack)
-
-    def _part(self) -> Job | None:
-        """Trials of a pack that failed before its first snapshot."""
-        part = self._recovery.part(self._may_start, self._elsewhere)
-        return self._job(*part) if part is not None else None
+        return make_job(
+            state, wave, trials, device=self._device, wanted=wanted, pack=header.pack, size=size
+        )
 
     def _pack(self) -> Job | None:
         choice = choose(
             self.states,
-            may_start=lambda s, wave: self._may_start(s) and self._watch.fits(wave.round),
+            may_start=lambda s, wave: self._may_start(s) and self._fits(wave.round),
             proven=self._failures.proven,
             taken=self._taken(),
             slots=self._slots,
@@ -219,21 +205,22 @@ class Dispatcher:
         if choice is None:
             return None
         state, wave, trials = choice
-        trials = trials[: self._recovery.largest(state.study.id, len(trials))]
-        return self._job(state, wave, trials, len(trials) if self.give else None)
+        trials = trials[: self._failures.largest(state.study.id, len(trials))]
+        size = len(trials) if self.give else None
+        return make_job(state, wave, trials, device=self._device, size=size)
 
     def _taken(self) -> set[str]:
         """Trials that are not to be handed out again, besides those in training."""
-        return self._recovery.apart() | self._elsewhere
+        return self._failures.waiting_trials() | self._elsewhere
 
     def _more(self, out: AssignedPack, places: int) -> More:
         """Trials of the open wave for a pack that can hold more of it; perhaps none."""
         state = out.state
         wave = None if self.stopped else state.wave()
-        if wave is None or wave.round != out.job.round or not self._watch.fits(wave.round):
+        if wave is None or wave.round != out.job.round or not self._fits(wave.round):
             return More()
         trials = pick(state, wave, self.states, taken=self._taken(), count=places)
-        new = self._job(state, wave, trials)
+        new = make_job(state, wave, trials, device=self._device)
         more = More(trials=new.pack.trials, before=new.before)
         out.job = out.job.joined_by(more)
         state.busy |= new.wanted
@@ -244,37 +231,25 @@ class Dispatcher:
         out = (pack.state.shape for pack in self._out.values())
         return state.shape in self._failures.proven or state.shape not in out
 
-    def _job(
-        self,
-        state: StudyState,
-        wave: Wave,
-        trials: Sequence[Trial],
-        size: int | None = None,
-        **of_snapshot: Any,
-    ) -> Job:
-        job = make_job(state, wave, trials, device=self._device, size=size, **of_snapshot)
-        return replace(job, patience=self._recovery.patience(job.pack.id))
-
     # Results
 
     def receive(self, message: Message) -> None:
         """Take in a worker's message; ignored if its pack is not in training (any more)."""
         with self._lock:
-            out = self._out.get(message.pack)
+            out = self._out.get(message.pack or "")
             if out is None:
                 return
             state = out.state
             match message:
-                case Started():
+                case Begun():
                     state.engine = message.engine
-                    self._observer(PackStarted.of(out.job, message))
-                case Step():
+                    self._observer(message)
+                case Progress():
                     out.step = message.step
-                    self._recovery.progress(message.pack, message.step)
-                    progress = Progress.of(state.study, message)
-                    if progress.metric is not None and message.step >= _PROOF_STEPS:
+                    self._failures.progress(message.pack, message.step)
+                    if message.metric is not None and message.step >= _PROOF_STEPS:
                         self._failures.proven.add(state.shape)
-                    self._observer(progress)
+                    self._observer(message)
                 case Ended():
                     self._ended(out, message)
                 case Offer():
@@ -285,44 +260,32 @@ class Dispatcher:
                     out.job = replace(out.job, wanted=out.job.wanted - refused)
                     state.busy -= refused
                     self._elsewhere |= refused
-                case NotKept():
-                    self._remark(state, message.sentence, "not kept")
-                case Remark():
-                    self._remark(state, message.text, message.once)
-                case PackEnd():
-                    self._over(out, message)
-
-    def _remark(self, state: StudyState, text: str, once: str | None) -> None:
-        """Note ``text``, ``once`` for the studies that run the same code."""
-        if once is None or (state.shape, once) not in self._remarked:
-            self._remarked.add((state.shape, once or ""))
-            self._observer(Note(text=f"{state.label}: {text}"))
+                case Note():
+                    if not (message.once and (state.shape, message.text) in self._noted):
+                        self._observer(replace(message, text=f"{state.label}: {message.text}"))
+                    self._noted.add((state.shape, message.text))
+                case Over():
+                    self._over(out, replace(message, study=state.study.id))
 
     def _ended(self, out: AssignedPack, message: Ended) -> None:
         state = out.state
+        records = ((o.trial, state.records.get(o.trial)) for o in message.outcomes)
+        dominated = (t for t, record in records if record and record.stop_reason == "dominated")
+        self._observer(replace(message, resumed=frozenset(dominated)))
+        if message.run is None:  # not recorded yet
+            return
         for outcome in message.outcomes:
-            if not message.committed:
-                before = state.records.get(outcome.trial)
-                resumed = before is not None and before.stop_reason == "dominated"
-                self._observer(
-                    TrialFinished(study=state.study.id, outcome=outcome, resumed=resumed)
-                )
-                continue
             self._trained.add(outcome.trial)
-            if outcome.stop_reason == "error":
-                self.failed += 1
-                self._observer(TrialFinished(study=state.study.id, outcome=outcome))
-            else:
+            if outcome.stop_reason != "error":
                 self._failures.succeed(state.shape)
             taken = outcome.train_seconds + outcome.evaluation_seconds + outcome.other_seconds
             before_it = state.pack_seconds.get(message.pack, 0.0)
             state.pack_seconds[message.pack] = max(taken, before_it)
             state.busy.discard(outcome.trial)
             state.put(outcome.trial, Record.of(outcome, message.run))
-        if message.committed:
-            hits = [o.steps_to_target for o in message.outcomes if o.trial in state]
-            self._share_hits(state, hits, but=out)
-            self._rounds_end()
+        hits = [o.steps_to_target for o in message.outcomes if o.trial in state]
+        self._share_hits(state, hits, but=out)
+        self._rounds_end()
 
     def _share_hits(
         self, state: StudyState, steps: Sequence[int | None], but: AssignedPack | None = None
@@ -334,52 +297,35 @@ class Dispatcher:
                 other.hits += hits
                 self.share(other.job.pack.id, tuple(other.hits))
 
-    def _over(self, out: AssignedPack, message: PackEnd) -> None:
-        state = out.state
+    def _over(self, out: AssignedPack, message: Over) -> None:
         del self._out[message.pack]
-        state.busy -= out.job.wanted
-        failure = message.failure
-        if message.end == "done" and not out.job.resumes:
-            state.seconds = message.seconds
-            self._watch.spent(out.job.round, message.seconds, len(out.job.wanted))
-        elif message.end == "taken":
+        out.state.busy -= out.job.wanted
+        if message.end == "taken":
             self._elsewhere |= out.job.wanted
-        elif message.end == "failed" and failure is not None:
-            self._failed(out, failure)
-        self._observer(PackFinished.of(state.study, message))
+        elif message.failure is not None:
+            self._failed(out, message.failure)
+        self._observer(message)
 
     def _failed(self, out: AssignedPack, failure: Failure) -> None:
-        state, shape = out.state, out.state.shape
+        """Let the trials of a failed pack wait, record the one that is the cause, or end."""
+        state = out.state
         left = [t for t in out.job.pack.trials if t.id in out.job.wanted and state.need(t.id)]
-        proven = shape in self._failures.proven
-        bisected = proven and failure.trial is None and len(left) > 1 and not failure.clear
-        if failure.cause == "raised" and not bisected and self._hopeless(shape, failure):
-            return
-        after = self._recovery.follow(out.job, state, failure, left, step=out.step, proven=proven)
-        self._observer(Note(text=f"{state.label}: {after.note}"))
-        if after.culprit is not None:
+        after = self._failures.after(out, failure, left)
+        if after.note:
+            self._observer(Note(text=f"{state.label}: {after.note}"))
+        if after.culprit is not None:  # whose worker could not record it
             failure = replace(failure, trial=after.culprit.id)
-            self._give_up(out, after.culprit, failure)
-        if failure.trial and not self._reproducible:
+            outcome = failed_outcome(state.study, after.culprit.id, failure, out.step)
+            self._trained.add(outcome.trial)
+            state.put(outcome.trial, Record.of(outcome, self._record(out.job, outcome)))
+            self._observer(out.job.ended([outcome]))
+        if failure.trial or after.ends:
+            self._failures.last = failure
+        if after.ends:
+            self.error, self.stopped = self._error(failure), True
+        elif failure.trial and not self._reproducible:
             self._reproducible = True
             self._observer(Note(text=f"the same again: {self._reproduce(failure.trial)}"))
-        if failure.trial and failure.cause != "raised":
-            self._hopeless(shape, failure)
-
-    def _hopeless(self, shape: str, failure: Failure) -> bool:
-        """Count a failure; whether the sweep stops with it."""
-        if self._failures.add(shape, failure):
-            self.error, self.stopped = self._error(failure), True
-        return self.stopped
-
-    def _give_up(self, out: AssignedPack, trial: Trial, failure: Failure) -> None:
-        """Record a trial as failed whose worker could not."""
-        outcome = failed_outcome(out.state.study, trial.id, failure, out.step)
-        run = self._record(out.job, outcome)
-        self.failed += 1
-        self._trained.add(trial.id)
-        out.state.put(trial.id, Record.of(outcome, run))
-        self._observer(TrialFinished(study=out.state.study.id, outcome=outcome))
 
     def hopeless(self) -> Exception | None:
         """The error of a sweep in which nothing trained and something failed."""
@@ -389,8 +335,44 @@ class Dispatcher:
     def _error(self, failure: Failure) -> Exception:
         return failure.error(self._reproduce(failure.trial) if failure.trial else None)
 
+    # Rounds
+
+    def _open_rounds(self) -> list[int]:
+        return [wave.round for state in self.states if (wave := state.wave()) is not None]
+
+    def _rounds_done(self) -> int:
+        """Rounds of the search that every study has behind it."""
+        return min([len(self._goals), *self._open_rounds()])
+
     def _rounds_end(self) -> None:
-        error = None if self.stopped else self._watch.ended()
-        if error is not None:
-            self.error = error
-            self.stopped = True
+        """Report the rounds that have ended since the last call; one of them may stop all."""
+        done = self._rounds_done()
+        while self._ended_rounds < done and not self.stopped:
+            number, self._ended_rounds = self._ended_rounds, self._ended_rounds + 1
+            self._observer(
+                Round(
+                    round=number,
+                    trials=self._goals[number],
+                    reached=sum(1 for state in self.states if state.hits()),
+                    studies=len(self.states),
+                )
+            )
+            error = self._on_round(number)
+            if error is not None:
+                self.error, self.stopped = error, True
+
+    def _fits(self, number: int) -> bool:
+        """Whether a pack of round ``number`` may start: a round is begun if all of it fits.
+
+        A trial is expected to take what its study's trials have taken so far; usually it takes
+        less, since more trials dominate it.
+        """
+        if self.refused is None and number > self._begun:
+            waves = [(state, wave) for state in self.states if (wave := state.wave()) is not None]
+            open_ = [replace(s.remaining(), trials=len(wave.trials)) for s, wave in waves]
+            left, expected = self._left(), rounds.seconds_left(open_, self._slots)
+            if left is not None and expected is not None and expected > left:
+                self.refused = number
+            else:
+                self._begun = number
+        return self.refused is None or number < self.refused

@@ -1,99 +1,206 @@
-"""Exceptions of a pack's own code, as text, and when they stop the sweep."""
+"""What becomes of the trials that a failed pack leaves, in one table.
+
+An exception names its trial where models train one after the other; then the others go on. Where
+it does not, and where a worker has died, run out of memory or hung, the pack is bisected: each half
+goes on from the pack's snapshot, until the trial that is the cause is alone. One such trial in a
+pack of n is isolated after at most 1 + log2(n) failures, and the others lose what they trained
+since the snapshot. A node that was lost says nothing of the trials: the same pack goes on.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from experiments.errors import ExperimentError
+from experiments.plan import Outcome, Study, Trial
+from experiments.scheduling.messages import Cause, Failure, SnapshotHeader
+from experiments.scheduling.packs import AssignedPack, pack_id
+from experiments.scheduling.rounds import Wave
+from experiments.scheduling.study_state import StudyState
 
-_SAME = 3
-"""Packs that may raise the same exception before the sweep stops."""
+Divide = Callable[[str, Sequence[str], Mapping[str, Sequence[str]]], Sequence[SnapshotHeader]]
+"""``(pack, its trials, groups)``: makes of a pack's snapshot one for each group of its trials, by
+the ids of their new packs; returns their headers, none where there is no snapshot."""
+
+_Then = Literal["halves", "again", "once more", "error row"]
+_TABLE: Mapping[Cause, tuple[str, _Then, _Then]] = {
+    "raised": ("a pack failed", "halves", "error row"),
+    "memory": ("a pack needs more memory than there is", "halves", "error row"),
+    "hung": ("a pack hung", "halves", "once more"),
+    "died": ("a pack's worker died", "halves", "once more"),
+    "lost": ("", "again", "again"),
+}
+"""What has happened, in words; what a pack of several does then; what a trial does that is alone.
+
+Besides, a clear error ends the sweep, and so does the first exception of a shape of which nothing
+has trained yet: code that has never run. Out of memory it is the first of a trial alone.
+"""
+_DEATHS = 2
+"""Deaths in a row after which a trial that trains alone is recorded as failed: a worker may have
+been killed for reasons that have nothing to do with it."""
+_LOSSES = 10
+"""Nodes that a pack loses in a row for which one death is counted."""
+_BEYOND_SECONDS = 10.0
+"""A pack that has trained for so long after the step at which it died did not die of its trials."""
 
 
-Cause = Literal["raised", "memory", "hung", "died", "lost"]
-"""``raised``: an exception. ``memory``: one that says that there is not enough. ``hung``: no
-progress for too long. ``died``: its worker's process ended. ``lost``: with its node, or ended from
-outside; this says nothing of the trials."""
+@dataclass
+class _History:
+    """How a pack's trials have failed so far, in this pack and those that it comes from."""
 
-
-class TrainingError(ExperimentError):
-    """The user's own code raised in a worker.
-
-    ``traceback`` is text, from their first frame on; ``reproduce`` the command that raises it
-    again.
-    """
-
-    def __init__(
-        self, message: str, *, hint: str | None, traceback: str, reproduce: str | None = None
-    ) -> None:
-        super().__init__(message, hint=hint)
-        self.traceback = traceback
-        self.reproduce = reproduce
-
-
-class RankLostError(Exception):
-    """A rank of a worker group has died: its pack is not at fault, and goes on from its snapshot on
-    another group."""
+    deaths: int = 0
+    losses: int = 0
+    step: int = 0
+    """The last step that was reported before the last failure."""
+    beyond: float | None = None
+    """When a later step was first reported (a monotonic clock)."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Failure:
-    """An exception, as text."""
+class Next:
+    """What follows a failure, besides what waits."""
 
-    message: str
-    """Its last line: ``ValueError: its message``, or the message of a clear error."""
-    hint: str | None
-    traceback: str
-    """The traceback from the first frame of the user's code on; all of it if there is none."""
-    where: str
-    """``ValueError at my_model.py:12``: the same for the same exception in another pack."""
-    clear: bool
-    """Whether it is a clear error of ours: every other pack of its kind would raise the same."""
-    trial: str | None = None
-    """The trial that raised it, where that is known: it is recorded."""
-    cause: Cause = "raised"
-    deaths: int = 1
-    """Of one that died: deaths in a row that it stands for."""
-    patience: float | None = None
-    """Of one that hung: seconds without progress after which it counted so."""
-
-    def error(self, reproduce: str | None = None) -> ExperimentError:
-        """The exception to raise in the sweep."""
-        if self.clear:
-            return ExperimentError(self.message, hint=self.hint)
-        hint = f"the same again: {reproduce}" if reproduce else self.hint
-        return TrainingError(self.message, hint=hint, traceback=self.traceback, reproduce=reproduce)
+    note: str = ""
+    """A sentence about it, for the user."""
+    culprit: Trial | None = None
+    """The trial that failed for good, if it is not recorded yet."""
+    ends: bool = False
+    """Whether the sweep ends with it."""
 
 
+@dataclass
 class Failures:
-    """Counts what packs raised, by the shape of their studies."""
+    """Decides what a failed pack's trials do next, and holds those that wait to be trained again.
 
-    def __init__(self) -> None:
-        self._seen: Counter[tuple[str, str]] = Counter()
-        self.proven: set[str] = set()
-        """Shapes of which a pack has been seen to train."""
-        self._succeeded: set[str] = set()
-        self._last: Failure | None = None
+    Args:
+        divide: see ``Divide``.
+        waiting: packs to continue, tried before anything else of their study.
+    """
+
+    divide: Divide
+    waiting: list[SnapshotHeader]
+    proven: set[str] = field(default_factory=set)
+    """Shapes of which a pack has been seen to train."""
+    last: Failure | None = None
+    """The last one for which a trial was recorded as failed, or the sweep ended."""
+    _succeeded: bool = False
+    _histories: dict[str, _History] = field(default_factory=dict)
+    _largest: dict[str, int] = field(default_factory=dict)
 
     def succeed(self, shape: str) -> None:
-        """Note that a trial of this shape has ended without raising."""
+        """Note that a trial of this shape has ended well."""
         self.proven.add(shape)
-        self._succeeded.add(shape)
-
-    def add(self, shape: str, failure: Failure) -> bool:
-        """Count a failed pack; whether the sweep is to stop.
-
-        It is at a clear error, and at the same exception in three packs of a shape of which no
-        trial has ended well.
-        """
-        self._last = failure
-        self._seen[shape, failure.where] += 1
-        if failure.clear:
-            return True
-        return shape not in self._succeeded and self._seen[shape, failure.where] >= _SAME
+        self._succeeded = True
 
     def hopeless(self) -> Failure | None:
         """The last failure, if no trial of any shape has ended well."""
-        return None if self._succeeded else self._last
+        return None if self._succeeded else self.last
+
+    def progress(self, pack: str, step: int) -> None:
+        """Take in a pack's step: one that gets past its last failure is not under suspicion."""
+        history = self._histories.get(pack)
+        if history is None:
+            return
+        if step <= history.step:
+            history.beyond = None
+        elif history.beyond is None:
+            history.beyond = time.monotonic()
+        elif time.monotonic() - history.beyond > _BEYOND_SECONDS:
+            del self._histories[pack]
+
+    def deaths(self, pack: str) -> int:
+        """How often the workers of a pack's trials have died in a row."""
+        return self._histories.get(pack, _History()).deaths
+
+    def suspected(self, pack: str) -> bool:
+        """Whether a trial of the pack may be the cause of a failure: then no other trials join."""
+        return pack in self._histories
+
+    def largest(self, study: str, size: int) -> int:
+        """Most trials of a pack of the study: less than ``size`` once its memory was exhausted."""
+        return min(size, self._largest.get(study, size))
+
+    def waiting_trials(self) -> set[str]:
+        """The trials that wait here."""
+        return {trial for header in self.waiting for trial in header.active}
+
+    def next_waiting(
+        self,
+        states: Mapping[str, StudyState],
+        may_start: Callable[[StudyState], bool],
+        taken: Collection[str],
+    ) -> tuple[StudyState, Wave, list[Trial], set[str], SnapshotHeader] | None:
+        """The next pack to continue, all of its trials, and those of them to record."""
+        for header in list(self.waiting):
+            state, active = states.get(header.study), set(header.active)
+            if state is None or active & state.busy or active.intersection(taken):
+                continue
+            if not may_start(state):
+                continue
+            wave, trials = state.wave(), state.find(header.trials)
+            self.waiting.remove(header)
+            wanted = {trial.id for trial in wave.trials} & active if wave is not None else set()
+            if wave is not None and wanted and len(trials) == len(header.trials):
+                return state, wave, trials, wanted, header
+        return None
+
+    def after(self, out: AssignedPack, failure: Failure, left: Sequence[Trial]) -> Next:
+        """What the trials that are ``left`` of a failed pack do next."""
+        state, cause, alone = out.state, failure.cause, len(left) == 1
+        history = self._histories.pop(out.job.pack.id, _History())
+        never_run = cause == "raised" or (cause == "memory" and failure.trial is not None)
+        if failure.clear or (never_run and state.shape not in self.proven):
+            unnamed = left and failure.trial is None and not failure.clear
+            return Next(ends=True, culprit=left[0] if unnamed else None)
+        if cause == "memory" and len(left) > 1:
+            self._largest[state.study.id] = len(left) // 2
+        elif cause == "memory":  # a single trial needs more than there is
+            self._largest.pop(state.study.id, None)
+        failed = f"a trial failed: {failure.message}"
+        if not left or failure.trial not in (None, *(trial.id for trial in left)):  # the only cause
+            self._wait(out, [left] if left else [], _History())
+            return Next(note=failed)
+        if cause == "lost":
+            history.losses += 1
+            cause = "died" if history.losses % _LOSSES == 0 else cause
+        if cause != "lost":
+            history.step, history.beyond = out.step, None
+        if cause in ("died", "hung"):
+            history.deaths += failure.deaths
+        what, several, single = _TABLE[cause]
+        then = single if alone else several
+        if then == "error row" or (then == "once more" and history.deaths >= _DEATHS):
+            return Next(note=failed, culprit=left[0])
+        if then == "halves":
+            half = (len(left) + 1) // 2
+            self._wait(out, [left[:half], left[half:]], history)
+            return Next(note=f"{what}, its trials are run in halves: {failure.message}")
+        self._wait(out, [left], history)
+        return Next(note=f"a pack is trained on by another worker: {failure.message}")
+
+    def _wait(
+        self, out: AssignedPack, groups: Sequence[Sequence[Trial]], history: _History
+    ) -> None:
+        """Let each group wait as a pack: from the snapshot, where there is one."""
+        job, study = out.job, out.state.study.id
+        ids = [[trial.id for trial in group] for group in groups]
+        packs = {pack_id(study, group): group for group in ids}
+        for pack in packs if history != _History() else ():
+            self._histories[pack] = replace(history)
+        headers = self.divide(job.pack.id, [trial.id for trial in job.pack.trials], packs)
+        anew = [job.without_state(pack, group, group) for pack, group in packs.items()]
+        self.waiting = [*(headers or anew), *self.waiting]
+
+
+def failed_outcome(study: Study, trial: str, failure: Failure, step: int) -> Outcome:
+    """How a trial ended that failed at about this step."""
+    return Outcome(
+        trial=trial,
+        status="INCOMPLETE",
+        stop_reason="error",
+        steps_run=step,
+        examples_run=study.batches.examples(step),
+        error=failure.traceback or failure.message,
+    )

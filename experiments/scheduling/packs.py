@@ -16,7 +16,7 @@ from itertools import islice
 import numpy as np
 
 from experiments.plan import Pack, Trial, Value
-from experiments.scheduling.jobs import Job
+from experiments.scheduling.messages import Job
 from experiments.scheduling.rounds import Wave
 from experiments.scheduling.study_state import StudyState
 from experiments.search.space import Dimension
@@ -64,14 +64,15 @@ def choose(
         proven: shapes of which a pack has trained.
         taken: trials that are trained or waiting elsewhere.
     """
-    timed = sorted(s.seconds / s.cost() for s in states if s.seconds is not None)
+    trial_seconds = [state.remaining().seconds_per_trial for state in states]
+    timed = sorted(s / state.cost() for state, s in zip(states, trial_seconds, strict=True) if s)
     seconds_per_cost = timed[len(timed) // 2] if timed else 1.0
     best: tuple[tuple[bool, int, float], StudyState, Wave] | None = None
-    for state in states:
+    for state, each in zip(states, trial_seconds, strict=True):
         wave = state.wave()
         if wave is None or not may_start(state, wave):
             continue
-        seconds = state.seconds if state.seconds is not None else state.cost() * seconds_per_cost
+        seconds = (each or state.cost() * seconds_per_cost) * len(wave.trials)
         untried = state.shape not in proven
         rank = (not untried, wave.round, seconds if untried else -seconds)
         # The rank first: a wave may be long.
@@ -221,7 +222,6 @@ def make_job(
         wanted=wanted_ids,
         before={t: r.run for t in wanted_ids if (r := state.records.get(t)) and r.run},
         size=size,
-        resumes=pack is not None,
         device=device,
     )
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.plan import Study, Trial
 from experiments.scheduling import rounds
-from experiments.scheduling.events import StudyPlanned
+from experiments.scheduling.messages import StudyPlanned
 from experiments.scheduling.rounds import Counts, Record, Remaining
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ class StudyState:
     records: dict[str, Record] = field(default_factory=dict)
     engine: str | None = None
     """The engine that trains it: the experiment's, or else the choice of its first pack."""
-    seconds: float | None = None
-    """Seconds of its last pack."""
     rows: list[Trial] = field(default_factory=list)
     busy: set[str] = field(default_factory=set)
     """Trials in packs that are in training."""

@@ -19,7 +19,7 @@ from typer.main import get_command
 
 from batchscale.cli.app import app
 from batchscale.output import display
-from experiments.scheduling import events
+from experiments.scheduling import messages
 from tests.batchscale.conftest import Answer, Command
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,9 +110,9 @@ def _interrupted(command: Command, words: list[str]) -> Answer:
     told: list[object] = []
     shown = display.Display.__call__
 
-    def once(self: display.Display, event: events.Event) -> None:
+    def once(self: display.Display, event: messages.Event) -> None:
         shown(self, event)
-        if isinstance(event, events.TrialFinished) and not told:
+        if isinstance(event, messages.Ended) and not told:
             told.append(event)
             signal.raise_signal(signal.SIGINT)
 

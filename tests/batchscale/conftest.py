@@ -16,7 +16,7 @@ import batchscale as bs
 from batchscale import cli
 from batchscale.cli import analysis as analysis_commands
 from batchscale.output import progress
-from experiments.scheduling.events import ignore
+from experiments.scheduling.messages import ignore
 
 EXPERIMENT = """\
 name: small

@@ -12,7 +12,7 @@ import pytest
 import batchscale as bs
 from batchscale.output.errors import CommandError
 from batchscale.trials import reference
-from experiments.scheduling.events import Event, StudyPlanned, ignore
+from experiments.scheduling.messages import Event, StudyPlanned, ignore
 from tests.batchscale.conftest import EXPERIMENT
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from batchscale.output.display import Display, Tally
 from experiments.plan import Outcome, Status, StopReason
-from experiments.scheduling import events
+from experiments.scheduling import messages
 
 
 class Clock:
@@ -22,17 +22,17 @@ class Clock:
         return self.now
 
 
-def planned(study: str, **changes: Any) -> events.StudyPlanned:
+def planned(study: str, **changes: Any) -> messages.StudyPlanned:
     counts: dict[str, Any] = {"trials": 4, "done": 0, "reached": 0, "infeasible": 0, "dominated": 0}
     counts |= changes
-    return events.StudyPlanned(study=study, label=f"sgd, batch {study}", **counts)
+    return messages.StudyPlanned(study=study, label=f"sgd, batch {study}", **counts)
 
 
-def started(pack: str, study: str) -> events.PackStarted:
-    return events.PackStarted(pack=pack, study=study, trials=4, engine="stacked", round=0)
+def started(pack: str, study: str) -> messages.Begun:
+    return messages.Begun(pack=pack, study=study, trials=4, engine="stacked", round=0)
 
 
-def ended(study: str, reason: StopReason = "target", status: Status = "COMPLETE") -> events.Event:
+def ended(study: str, reason: StopReason = "target", status: Status = "COMPLETE") -> messages.Event:
     outcome = Outcome(
         trial="t",
         status=status,
@@ -41,7 +41,11 @@ def ended(study: str, reason: StopReason = "target", status: Status = "COMPLETE"
         examples_run=72,
         steps_to_target=9 if reason == "target" else None,
     )
-    return events.TrialFinished(study=study, outcome=outcome)
+    return messages.Ended(pack="p", study=study, outcomes=(outcome,))
+
+
+FAILURE = messages.Failure(message="ValueError: no", hint=None, traceback="", clear=False)
+FAILED = messages.Over(pack="p", study="8", end="failed", failure=FAILURE)
 
 
 def test_counts_feasible_trials_only_towards_what_is_wanted() -> None:
@@ -73,8 +77,8 @@ def test_what_earlier_runs_did_counts_but_not_in_the_rate() -> None:
     assert tally.stops["target"] == 2
 
 
-def progress(pack: str, study: str, steps: int) -> events.Progress:
-    return events.Progress(pack=pack, study=study, step=steps, steps=steps, active=3, metric=None)
+def progress(pack: str, study: str, steps: int) -> messages.Progress:
+    return messages.Progress(pack=pack, study=study, step=steps, steps=steps, active=3, metric=None)
 
 
 def test_steps_and_examples_a_second_from_the_first_step_of_all_packs() -> None:
@@ -124,7 +128,7 @@ def test_a_pack_that_goes_on_counts_from_where_its_worker_took_it_up() -> None:
         tally.take(started("p", "8"))
         clock.now += 1
         tally.take(progress("p", "8", 10))
-        tally.take(events.PackFinished(pack="p", study="8", seconds=1.0))
+        tally.take(messages.Over(pack="p", study="8", end="done"))
     assert tally.steps == 20
 
 
@@ -153,10 +157,10 @@ def test_without_a_terminal_a_line_for_the_first_trial_then_every_ten_seconds() 
         for _ in range(3):
             clock.now += 4
             display(ended("8"))
-        display(events.Note(text="momentum: no study has reached [the target]"))
-        display(events.PackFinished(pack="p", study="8", seconds=12.0, error="ValueError: no"))
-        display(events.RoundFinished(round=0, trials=16, reached=1, studies=1))
-        display(events.TimeLeft(seconds=4.2))
+        display(messages.Note(text="momentum: no study has reached [the target]"))
+        display(FAILED)
+        display(messages.Round(round=0, trials=16, reached=1, studies=1))
+        display(messages.TimeLeft(seconds=4.2))
     lines = out.getvalue().splitlines()
     assert lines == [
         "0:04  1 of 4 trials, reached 1, 0.2 trials/s",
@@ -170,9 +174,9 @@ def test_without_a_terminal_a_line_for_the_first_trial_then_every_ten_seconds() 
 def test_a_stage_that_lasts_is_said_once_and_one_that_does_not_never() -> None:
     clock, out = Clock(), io.StringIO()
     display = Display(Console(file=out, highlight=False, width=200), clock)
-    display(events.Stage(text="reading the experiment"))
+    display(messages.Stage(text="reading the experiment"))
     clock.now += 1
-    display(events.Stage(text="planning the studies"))
+    display(messages.Stage(text="planning the studies"))
     for _ in range(30):
         clock.now += 0.5
         display.say_what_is_due()
@@ -182,7 +186,7 @@ def test_a_stage_that_lasts_is_said_once_and_one_that_does_not_never() -> None:
 def test_the_first_step_is_said_at_once_and_silence_does_not_stop_the_lines() -> None:
     clock, out = Clock(), io.StringIO()
     display = Display(Console(file=out, highlight=False, width=200), clock)
-    display(events.Stage(text="waiting for the first worker"))
+    display(messages.Stage(text="waiting for the first worker"))
     display(planned("8", batch_size=8, budget_steps=1950))
     display(started("p", "8"))
     clock.now += 1
@@ -201,7 +205,7 @@ def test_the_first_step_is_said_at_once_and_silence_does_not_stop_the_lines() ->
 def test_lines_come_without_events_too() -> None:
     out = io.StringIO()
     with Display(Console(file=out, highlight=False, width=200)) as display:
-        display(events.Stage(text="planning the studies"))
+        display(messages.Stage(text="planning the studies"))
         until = time.monotonic() + 60
         while not out.getvalue() and time.monotonic() < until:
             time.sleep(0.05)
@@ -212,7 +216,7 @@ def test_a_pack_that_resumes_says_where() -> None:
     out = io.StringIO()
     display = Display(Console(file=out, highlight=False, width=200), Clock())
     display(planned("8", batch_size=8, budget_steps=1950))
-    display(events.PackStarted(pack="p", study="8", trials=4, engine="module", round=0, step=615))
+    display(messages.Begun(pack="p", study="8", trials=4, engine="module", round=0, step=615))
     assert out.getvalue() == "sgd, batch 8: resuming at step 615 of 1,950, 4 trials\n"
 
 
@@ -222,7 +226,7 @@ def test_on_a_terminal_a_panel_of_what_runs() -> None:
     display = Display(console, clock)
     for event in (planned("8"), planned("64"), started("p", "8"), ended("8")):
         display(event)
-    display(events.Progress(pack="p", study="8", step=1234, steps=4000, active=3, metric=0.0521))
+    display(messages.Progress(pack="p", study="8", step=1234, steps=4000, active=3, metric=0.0521))
     console.print(display._panel())
     shown = out.getvalue()
     for part in ("1 of 8 trials", "1 of 2 studies has reached the target", "step 1,234 of"):
@@ -253,7 +257,7 @@ def test_the_failure_that_ends_a_sweep_is_not_said_twice() -> None:
         with display:
             display(planned("8"))
             display(started("p", "8"))
-            display(events.PackFinished(pack="p", study="8", seconds=1.0, error="ValueError: no"))
+            display(FAILED)
             raise RuntimeError("which says so itself")
 
     with pytest.raises(RuntimeError):

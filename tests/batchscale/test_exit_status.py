@@ -15,7 +15,7 @@ import pytest
 import batchscale as bs
 from batchscale import api
 from experiments.execution.signals import Stop
-from experiments.scheduling.events import ignore
+from experiments.scheduling.messages import ignore
 from tests.batchscale.conftest import Command
 
 FRAGILE = """\
@@ -31,10 +31,17 @@ class Fragile(Classification):
         return {"train": (x[:150], y[:150]), "validation": (x[150:], y[150:])}
 
     def model(self):
-        model = torch.nn.Linear(4, 2)
-        if model.weight[0, 0] > 0.25:
-            raise ValueError("an unlucky weight")
-        return model
+        return Unlucky(4, 2)
+
+class Unlucky(torch.nn.Linear):
+    step = 0
+
+    def forward(self, x):
+        if self.training and torch.is_grad_enabled():
+            self.step += 1
+            if self.step > 30 and self.weight[0, 1] > 0.25:
+                raise ValueError("an unlucky weight")
+        return super().forward(x)
 """
 EXPERIMENT = """\
 workload: fragile.py:Fragile
@@ -42,6 +49,7 @@ grid: {batch_size: [16, 32], optimizer: sgd}
 search: {learning_rate: {log: [0.1, 1]}}
 trials: 8
 budget: 40 steps
+stop_at_target: false
 engine: module
 """
 

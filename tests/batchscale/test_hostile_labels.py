@@ -27,7 +27,7 @@ from batchscale.output.display import Display
 from batchscale.output.tables import Format, render
 from experiments.config.compile import load
 from experiments.errors import ExperimentError
-from experiments.scheduling.events import Note
+from experiments.scheduling.messages import Note
 from results.errors import ResultsError, escaped
 from results.exports.tensorboard import _tag as tag
 from results.exports.tensorboard import hyperparameters

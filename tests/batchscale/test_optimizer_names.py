@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import batchscale as bs
-from experiments.scheduling.events import Event, StudyPlanned
+from experiments.scheduling.messages import Event, StudyPlanned
 from tests.batchscale.conftest import EXPERIMENT, Command
 from tests.experiments.files import OPTIMIZER
 

@@ -19,7 +19,7 @@ import batchscale as bs
 from analysis.figure_data import Query
 from batchscale.live.service import LiveReport
 from batchscale.live.watch import Watch
-from experiments.scheduling.events import Note, ignore
+from experiments.scheduling.messages import Note, ignore
 from results.storage import location as module
 from tests.batchscale.conftest import Answer, Command
 from tests.batchscale.test_bad_input import GOOD, own

@@ -18,7 +18,7 @@ from experiments.execution.signals import Interrupted
 from experiments.execution.sweep import sweep
 from experiments.execution.worker import MakeTrainer, Pace
 from experiments.plan import Measurement, Outcome
-from experiments.scheduling.events import Event
+from experiments.scheduling.messages import Event
 from experiments.training.pack_training import Training
 from results.errors import ClearError
 from results.run_state import processes

@@ -14,7 +14,7 @@ from analysis.curves import edges
 from experiments.config.compile import load
 from experiments.errors import ExperimentError
 from experiments.execution.sweep import Summary, sweep
-from experiments.scheduling.events import Event, Note
+from experiments.scheduling.messages import Event, Note
 from tests.experiments.fakes import FakeTraining
 
 SOFTMAX = {

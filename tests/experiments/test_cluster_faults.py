@@ -258,7 +258,7 @@ def test_a_worker_that_gets_sigterm_saves_its_pack_first(
     os.kill(claim["holder"]["pid"], signal.SIGTERM)
     text = sweep.end()
     assert "asked to end (SIGTERM)" in text
-    began = re.findall(r"^PackStarted\(pack='(\w+)'.* step=(\d+)", text, re.MULTILINE)
+    began = re.findall(r"^Begun\(pack='(\w+)'.* step=(\d+)", text, re.MULTILINE)
     assert any(pack == claim["pack"] and int(step) > 0 for pack, step in began), text
     assert_undisturbed(sweep.root, whole)
 

@@ -9,9 +9,7 @@ from experiments.errors import ExperimentError
 from experiments.plan import Outcome
 from experiments.records.snapshots import settings_hash
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.events import Event, RoundFinished
-from experiments.scheduling.failures import Cause, Failure
-from experiments.scheduling.jobs import Ended, Job, PackEnd, SnapshotHeader, Started, Step
+from experiments.scheduling.messages import Event, Failure, Job, Round, SnapshotHeader
 from experiments.scheduling.rounds import Record
 from experiments.scheduling.study_state import StudyState
 from tests.experiments.fakes import Plan, points, study
@@ -33,7 +31,7 @@ def take(of: Dispatcher) -> Job:
     return job
 
 
-def outcome(trial: str, steps: int | None = 50) -> Outcome:
+def outcome(trial: str, steps: int | None = 50, seconds: float = 0.0) -> Outcome:
     return Outcome(
         trial=trial,
         status="COMPLETE",
@@ -41,32 +39,25 @@ def outcome(trial: str, steps: int | None = 50) -> Outcome:
         steps_run=steps or 100,
         examples_run=1,
         steps_to_target=steps,
+        train_seconds=seconds,
     )
 
 
-def finish(of: Dispatcher, job: Job, seconds: float = 1.0) -> None:
-    of.receive(Started(pack=job.pack.id, engine="stacked"))
-    ended = tuple(outcome(trial) for trial in sorted(job.wanted))
-    of.receive(Ended(pack=job.pack.id, outcomes=ended, committed=True))
-    of.receive(PackEnd(pack=job.pack.id, end="done", seconds=seconds))
+def finish(of: Dispatcher, job: Job, seconds: float = 16.0) -> None:
+    of.receive(job.begun("stacked"))
+    ended = [outcome(trial, seconds=seconds) for trial in sorted(job.wanted)]
+    of.receive(job.ended(ended, "run"))
+    of.receive(job.over("done"))
 
 
-def failure(
-    where: str = "ValueError at my.py:7",
-    *,
-    clear: bool = False,
-    trial: str | None = None,
-    cause: Cause = "raised",
-) -> Failure:
-    return Failure(
-        message="ValueError: no",
-        hint=None,
-        traceback="…",
-        where=where,
-        clear=clear,
-        trial=trial,
-        cause=cause,
-    )
+def train(of: Dispatcher, job: Job, step: int = 25) -> None:
+    """A pack begins, and comes to a step."""
+    of.receive(job.begun("stacked"))
+    of.receive(job.progress(step, step, (0.5,)))
+
+
+def failure(clear: bool = False, **of: Any) -> Failure:
+    return Failure(message="ValueError: no", hint=None, traceback="…", clear=clear, **of)
 
 
 def names(jobs: Sequence[Job]) -> list[tuple[str, int, int]]:
@@ -92,7 +83,7 @@ def test_breadth_first_and_the_longest_first() -> None:
         ("b", 1, 4),
         ("c", 1, 4),
     ]
-    rounds = [(e.round, e.trials, e.reached) for e in seen if isinstance(e, RoundFinished)]
+    rounds = [(e.round, e.trials, e.reached) for e in seen if isinstance(e, Round)]
     assert rounds == [(0, 16, 3), (1, 20, 3)]
     assert of.next() is None
     assert of.trained == 60
@@ -110,7 +101,7 @@ def test_a_shape_runs_once_before_it_runs_at_once() -> None:
     first, second = take(of), take(of)
     assert {first.pack.study.id, second.pack.study.id} == {"a", "c"}
     assert of.next() == "wait"
-    of.receive(Step(pack=first.pack.id, step=25, steps=25, values=(0.5,)))
+    train(of, first)
     assert take(of).pack.study.id == "b"
 
 
@@ -119,8 +110,7 @@ def test_a_wave_is_cut_to_occupy_all_workers() -> None:
     first = take(of)
     assert len(first.wanted) == 4
     assert of.next() == "wait"  # the study has no engine yet
-    of.receive(Started(pack=first.pack.id, engine="stacked"))
-    of.receive(Step(pack=first.pack.id, step=25, steps=25, values=(0.5,)))
+    train(of, first)
     others = [take(of) for _ in range(3)]
     assert {job.pack.engine for job in others} == {"stacked"}
     assert of.next() == "wait"
@@ -132,13 +122,12 @@ def test_packs_that_are_out_hear_what_others_find() -> None:
     told: list[tuple[str, tuple[int, ...]]] = []
     of.share = lambda pack, known: told.append((pack, known))
     first = take(of)
-    of.receive(Started(pack=first.pack.id, engine="module"))
-    of.receive(Step(pack=first.pack.id, step=25, steps=25, values=(0.5,)))
+    train(of, first)
     second = take(of)
     done = outcome(min(first.wanted), 30)
-    of.receive(Ended(pack=first.pack.id, outcomes=(done,), committed=False))
+    of.receive(first.ended([done]))
     assert told == []  # until it is safe
-    of.receive(Ended(pack=first.pack.id, outcomes=(done,), committed=True))
+    of.receive(first.ended([done], "run"))
     assert told == [(second.pack.id, (30,))]
 
 
@@ -178,7 +167,7 @@ def test_what_others_train_waits_and_what_they_did_counts() -> None:
 def test_a_pack_that_somebody_took_comes_back_when_it_is_free() -> None:
     of, _ = dispatcher([state("a", trials=16)])
     job = take(of)
-    of.receive(PackEnd(pack=job.pack.id, end="taken"))
+    of.receive(job.over("taken"))
     assert of.next() == "wait"
     of.merge({}, [])
     assert take(of).wanted == job.wanted
@@ -203,14 +192,13 @@ def test_a_snapshot_is_continued_as_it_was() -> None:
         one.put(trial, Record.of(outcome(trial)))
     of, _ = dispatcher([one], resumable=[header(one, ids, ids[2:])])
     job = take(of)
-    assert job.resumes
     assert job.pack.id == "kept"
     assert [t.id for t in job.pack.trials] == ids
     assert job.wanted == set(ids[3:])  # a-2 was recorded after the snapshot
     assert job.pack.known == ()  # its own results are in the snapshot
     assert job.pack.engine == "stacked"
     finish(of, job)
-    assert not take(of).resumes
+    assert take(of).pack.id != "kept"
 
 
 def test_a_snapshot_of_what_is_done_is_not() -> None:

@@ -14,7 +14,7 @@ from experiments.execution.sweep import Summary, sweep
 from experiments.records.planned import planned
 from experiments.records.snapshots import settings_hash
 from experiments.records.status import status
-from experiments.scheduling.events import Event, Note
+from experiments.scheduling.messages import Event, Note
 from tests.experiments.fakes import FakeTraining
 from tests.experiments.files import EXPERIMENT, folder, ids, own
 

@@ -13,7 +13,7 @@ from experiments.execution.ledger import Ledger
 from experiments.execution.worker import run_pack
 from experiments.plan import Pack
 from experiments.records.snapshots import divide, leave_to_next_run, passed_over, resumable
-from experiments.scheduling.jobs import Job, Started
+from experiments.scheduling.messages import Begun, Job
 from experiments.training.pack_training import Training
 from tests import problems
 from tests.experiments.test_worker import QUICK, Line
@@ -71,11 +71,11 @@ def test_parts_go_on_bit_for_bit(engine: str, tmp_path: Path, one_thread: None) 
     assert [header.pack for header in headers] == kept.list() == ["one", "other"]
     for header in headers:
         wanted = frozenset(header.active) - ended
-        part = replace(job, pack=replace(job.pack, id=header.pack), wanted=wanted, resumes=True)
+        part = replace(job, pack=replace(job.pack, id=header.pack), wanted=wanted)
         later = Line()
         assert train(part, root, later) == "done"
         assert set(later.committed) == wanted
-        (started,) = (message for message in later.messages if isinstance(message, Started))
+        (started,) = (message for message in later.messages if isinstance(message, Begun))
         assert started.step >= 20
     assert kept.list() == []
     assert train(job, tmp_path / "whole", Line()) == "done"
@@ -108,7 +108,7 @@ def test_a_pack_without_a_snapshot_is_left_to_the_next_run(
 
     left = halves[tuple(ids[:3])]
     pack = replace(job.pack, id=left.pack, trials=job.pack.trials[:3])
-    half = replace(job, pack=pack, wanted=frozenset(left.active), resumes=True)
+    half = replace(job, pack=pack, wanted=frozenset(left.active))
     leave_to_next_run(kept, half, ids[1])
     assert passed_over(kept.store, studies) == {ids[1]}
     others = {header.active for header in resumable(kept.store, studies)} - set(halves)

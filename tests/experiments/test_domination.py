@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from experiments.plan import Measurement, Outcome, Pack
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.jobs import Ended, Job, PackEnd, Started
+from experiments.scheduling.messages import Job
 from experiments.scheduling.rounds import Record
 from experiments.scheduling.study_state import StudyState
 from results.targets.target import Target
@@ -45,6 +45,7 @@ class Sweep:
         dispatcher = Dispatcher(states, slots=slots, pack_size=size, observer=lambda _: None)
         training: dict[str, FakeTraining] = {}
         told: dict[str, int] = {}
+        jobs: dict[str, Job] = {}
 
         def share(pack: str, steps: tuple[int, ...]) -> None:
             """All that was found since it left: it is told what it has not heard yet."""
@@ -60,12 +61,13 @@ class Sweep:
                 taken = {t.id: self.paused.pop(t.id) for t in pack.trials if t.id in self.paused}
                 training[pack.id].resume(taken)
                 out[pack.id] = training[pack.id].run()
-                dispatcher.receive(Started(pack=pack.id, engine="module"))
+                dispatcher.receive(job.begun("module"))
+                jobs[pack.id] = job
             if not out:
                 assert dispatcher.finished
                 return True
             pack_id = self.order.choice(sorted(out))
-            self._look(dispatcher, pack_id, out)
+            self._look(dispatcher, jobs[pack_id], out)
             self.paused |= training[pack_id].paused
             training[pack_id].paused.clear()
             looks = None if looks is None else looks - 1
@@ -75,17 +77,17 @@ class Sweep:
     def _look(
         self,
         dispatcher: Dispatcher,
-        pack: str,
+        job: Job,
         out: dict[str, Iterator[list[Measurement | Outcome]]],
     ) -> None:
-        events = next(out[pack], None)
+        events = next(out[job.pack.id], None)
         if events is None:
-            del out[pack]
-            dispatcher.receive(PackEnd(pack=pack, end="done", seconds=self.order.random()))
+            del out[job.pack.id]
+            dispatcher.receive(job.over("done"))
             return
-        ended = self.take_in(events)
+        ended = [replace(o, train_seconds=self.order.random()) for o in self.take_in(events)]
         if ended:
-            dispatcher.receive(Ended(pack=pack, outcomes=ended, committed=True))
+            dispatcher.receive(job.ended(ended, "run"))
 
     def take_in(self, events: Sequence[Measurement | Outcome]) -> tuple[Outcome, ...]:
         """Record what a look gave; the trials that it ended."""

@@ -20,7 +20,7 @@ from analysis.figure_data import FigureData, Query
 from experiments.config.compile import Experiment, parse
 from experiments.execution.signals import Interrupted
 from experiments.records.status import how_far, status
-from experiments.scheduling.events import Event, TrialFinished
+from experiments.scheduling.messages import Ended, Event
 from results.searches import PART, current
 from tests.experiments.test_sweep import experiment, run, table
 
@@ -142,7 +142,7 @@ def test_a_failed_trial_is_neither_left_nor_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(tmp_path / "clean", experiment(keep="off", trials=6))
-    late: pd.Series = table(tmp_path / "clean").query("steps_run > 50").trial
+    late: pd.Series = table(tmp_path / "clean").query("steps_run > 50 and batch_size == 128").trial
     monkeypatch.setenv("FAKE_RAISE", late.iloc[0])
     did = run(tmp_path / "runs", experiment(keep="off", trials=6))
     found = status(tmp_path / "runs")
@@ -158,14 +158,14 @@ def test_a_failed_trial_is_neither_left_nor_forgotten(
 
 
 def test_what_follows_a_search_is_left_for_both(tmp_path: Path) -> None:
-    """Enlargements of a space that is too small, then repeats: interrupted at every third trial."""
+    """Enlargements of a space that is too small, then repeats: interrupted at every third end."""
     narrow = {"learning_rate": {"linear": [0.6, 0.9]}}
     of = experiment(keep=2, repeats=3, extend=2, trials=8, search=narrow)
     for _ in range(40):
-        ended: list[TrialFinished] = []
+        ended: list[Ended] = []
 
-        def interrupt(event: Event, ended: list[TrialFinished] = ended) -> None:
-            if isinstance(event, TrialFinished):
+        def interrupt(event: Event, ended: list[Ended] = ended) -> None:
+            if isinstance(event, Ended) and event.run is None:
                 ended.append(event)
                 if len(ended) == 3:
                     signal.raise_signal(signal.SIGINT)

@@ -24,7 +24,7 @@ from experiments.execution.signals import Stop
 from experiments.execution.sweep import sweep
 from experiments.plan import Layout
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.events import Event, Stage
+from experiments.scheduling.messages import Event, Stage
 from results.storage.location import Location
 from results.store import Store
 from tests.experiments.fakes import FakeTraining
@@ -40,7 +40,6 @@ from concurrent.futures import ThreadPoolExecutor
 from experiments.execution.executors.base import Executor
 from experiments.execution.ledger import Ledger
 from experiments.execution.worker import run_pack
-from experiments.scheduling.jobs import Channel, Control
 
 
 class Threads(Executor):

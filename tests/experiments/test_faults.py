@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 
 import results as dataset
+from tests.experiments import sweeping
 from tests.experiments.undisturbed import TRIALS, Sweep, assert_undisturbed, recorded, undisturbed
 
 pytestmark = pytest.mark.slow
@@ -48,9 +49,11 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Sweep]]:
 
 @pytest.fixture
 def culprits(tmp_path: Path, whole: pd.DataFrame) -> tuple[Path, list[str]]:
-    """The file of the trials that a fault strikes, one of each study, and the trials."""
-    trained = whole[whole.stop_reason == "target"]
-    ids = [str(study.index[20]) for _, study in trained.groupby("study")]
+    """The file of the trials that a fault strikes, one of each study, and the trials. None is of a
+    first pack, whose exception would end the sweep."""
+    trained = set(whole.index[whole.stop_reason == "target"])
+    rows = [plan.trials(64, 100) for plan in sweeping.many().plans()]
+    ids = [next(trial.id for trial in each if trial.id in trained) for each in rows]
     file = tmp_path / "culprits"
     file.write_text("\n".join(ids))
     return file, ids
@@ -105,7 +108,7 @@ def test_two_sweeps_on_a_folder_the_first_killed(
 
 
 def _trains(sweep: Sweep) -> bool:
-    return "TrialFinished" in sweep.text
+    return "Ended(" in sweep.text
 
 
 def test_storage_that_fails_for_ten_seconds(
@@ -163,7 +166,7 @@ def test_trials_that_fail(
 ) -> None:
     """Of each study one trial fails; the others' rows are those of the undisturbed sweep."""
     file, ids = culprits
-    sweep = start(FAKE_FAULT=fault, FAKE_CULPRITS=str(file), FAKE_HANG="3")
+    sweep = start(FAKE_FAULT=fault, FAKE_CULPRITS=str(file), FAKE_HANG="1")
     text = sweep.end(3)
     assert "failed=2" in text.splitlines()[-1]
     assert "left=0)" in text.splitlines()[-1]
@@ -229,7 +232,7 @@ def _stands(sweep: Sweep) -> bool:
     """Whether no pack has moved for three seconds, after one has begun."""
     before = _moves(sweep)
     time.sleep(3)
-    return "PackStarted" in sweep.text and _moves(sweep) == before
+    return "Begun(" in sweep.text and _moves(sweep) == before
 
 
 def _moves(sweep: Sweep) -> list[str]:

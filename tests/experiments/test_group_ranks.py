@@ -20,15 +20,14 @@ from experiments.execution.ray.ranks.verdict import LOST, Report, Verdict, judge
 from experiments.execution.worker import run_pack
 from experiments.parallel.ranks import SingleRank, UnconnectedRank
 from experiments.plan import Layout
-from experiments.scheduling.failures import Failure, RankLostError
-from experiments.scheduling.jobs import Control, Ended, PackEnd, Started
+from experiments.scheduling.messages import Begun, Control, Failure, Over, RankLostError
 from tests.experiments.fakes import FakeTraining
 from tests.experiments.test_worker import QUICK, Line, job, results
 from tests.problems import engine, study, trials
 
 
 def failure(text: str) -> Failure:
-    return Failure(message=text, hint=None, traceback=text, where=text, clear=False)
+    return Failure(message=text, hint=None, traceback=text, clear=False)
 
 
 def report(rank: int, error: Any) -> Report:
@@ -128,7 +127,7 @@ def test_a_lost_rank_is_no_failure_of_the_pack(tmp_path: Path) -> None:
     pace, ledger = QUICK, Ledger(str(tmp_path))
     with pytest.raises(RankLostError):
         run_pack(given, ledger, channel, trainer=LosesRank, pace=pace)
-    assert not any(isinstance(message, PackEnd) for message in line.messages)
+    assert not any(isinstance(message, Over) for message in line.messages)
     assert ledger.claims.all() == []
     first = results(tmp_path)
     assert 0 < len(first) < 12
@@ -137,7 +136,7 @@ def test_a_lost_rank_is_no_failure_of_the_pack(tmp_path: Path) -> None:
     rest = replace(given, wanted=given.wanted - set(first))  # as ``WorkerContext.job`` has it
     run_pack(rest, ledger, line.channel, trainer=FakeTraining, pace=pace)
     begun = line.messages[0]
-    assert isinstance(begun, Started)
+    assert isinstance(begun, Begun)
     assert begun.step > 0  # from the snapshot
     assert results(tmp_path).keys() == given.wanted
 
@@ -233,12 +232,12 @@ def test_reports_and_verdicts_belong_to_an_attempt() -> None:
 def test_the_progress_of_a_pack() -> None:
     mailbox = Mailbox()
     assert mailbox.progress("pack") == (0, 0)
-    mailbox.post(Started(pack="pack", engine="module", step=40))
+    mailbox.post(job(1).begun("module", 40))
     assert mailbox.progress("pack") == (0, 40)
-    mailbox.post(Ended(pack="pack", outcomes=(), committed=True))
+    mailbox.post(job(1).ended((), "run"))
     assert mailbox.progress("pack") == (0, 40)
     assert not mailbox.over("pack")
-    mailbox.post(PackEnd(pack="pack", end="done"))
+    mailbox.post(job(1).over("done"))
     assert mailbox.over("pack")
     mailbox.put(job(1))
     assert not mailbox.over("pack")

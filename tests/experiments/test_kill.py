@@ -128,10 +128,10 @@ def test_two_drivers_share_the_work(
     monkeypatch.setenv("FAKE_GATE", str(gate))
     both = [start("runs") for _ in range(2)]
     for one in both:  # each has a pack before either trains on
-        one.until(partial(says, one, "PackStarted"))
+        one.until(partial(says, one, "Begun("))
     gate.touch()
     texts = [one.end() for one in both]
-    assert all("TrialFinished" in text for text in texts)
+    assert all("Ended(" in text for text in texts)
     is_whole(both[0].root, whole)
 
 
@@ -161,7 +161,7 @@ def test_kills_and_interrupts_with_a_ray_of_its_own(
     one.kill()
 
     two = start("runs", "auto", "real")  # within the second
-    two.until(partial(says, two, "PackStarted"))
+    two.until(partial(says, two, "Begun("))
     assert not any(processes.alive(process) for process in left)
     before = recorded(two.root)
     two.until(lambda: by_workers(two))  # no longer the driver, which trains while Ray starts

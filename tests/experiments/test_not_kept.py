@@ -15,7 +15,7 @@ from experiments.execution.ledger import Ledger
 from experiments.execution.sweep import sweep
 from experiments.execution.worker import Pace, run_pack
 from experiments.plan import Pack
-from experiments.scheduling.events import Event, Note, PackStarted
+from experiments.scheduling.messages import Begun, Event, Note
 from experiments.training.pack_training import Training
 from tests import problems
 from tests.experiments.test_paused_trials import coarse, ends, job, looks, run, some_of
@@ -66,7 +66,7 @@ def test_what_cannot_be_kept_trains_on_and_is_said_once(tmp_path: Path, engine: 
     how: Any = {"address": "none", "pace": QUICK, "observer": events.append, "pack_size": 8}
     did = sweep(of, results=root, **how)
     assert did.complete
-    assert len([event for event in events if isinstance(event, PackStarted)]) > 1
+    assert len([event for event in events if isinstance(event, Begun)]) > 1
     (note,) = [event.text for event in events if isinstance(event, Note) and "saved" in event.text]
     assert "optimizer" in note or "update" in note
     assert "collections.deque" in note

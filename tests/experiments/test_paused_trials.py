@@ -18,7 +18,7 @@ from experiments.execution import sweep as driver
 from experiments.execution.ledger import Ledger
 from experiments.execution.worker import Pace, run_pack
 from experiments.plan import Outcome, Pack, Study, Trial
-from experiments.scheduling.jobs import Channel, Control, Job
+from experiments.scheduling.messages import Channel, Control, Job
 from experiments.training import snapshot
 from experiments.training.pack_training import Training
 from tests import problems

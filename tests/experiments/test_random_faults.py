@@ -55,8 +55,8 @@ class Faults:
     def _begun(self, address: str = "none", **environment: str) -> Sweep:
         """A sweep in which so many trials have ended as are drawn: 0 to 4."""
         sweep, ended = self.start(address, **environment), self.draw.randrange(5)
-        sweep.until(lambda: "PackStarted(" in sweep.text)
-        sweep.until(lambda: sweep.text.count("TrialFinished(") >= ended)
+        sweep.until(lambda: "Begun(" in sweep.text)
+        sweep.until(lambda: sweep.text.count(" run=None") >= ended)
         return sweep
 
     def killed(self) -> None:

@@ -15,11 +15,10 @@ import pytest
 
 import results as dataset
 from experiments.config.compile import Experiment, load
-from experiments.errors import ExperimentError
+from experiments.errors import ExperimentError, TrainingError
 from experiments.execution.ray import start as ray_session
 from experiments.execution.sweep import sweep
-from experiments.scheduling.events import Event, Note, PackStarted, TrialFinished
-from experiments.scheduling.failures import TrainingError
+from experiments.scheduling.messages import Begun, Ended, Event, Note
 from tests.forked import SERVER
 
 pytestmark = pytest.mark.ray
@@ -92,8 +91,9 @@ def test_the_same_table_as_without_ray(tmp_path: Path, ray_address: str, alone: 
     assert did.complete
     assert table(tmp_path).equals(table(alone))
     assert Counts.trials == dataset.open(tmp_path).trials.groupby("pack").size().to_dict()
-    assert sum(isinstance(event, PackStarted) for event in seen) == 2
-    assert sum(isinstance(event, TrialFinished) for event in seen) == did.trained
+    assert sum(isinstance(event, Begun) for event in seen) == 2
+    ended = [event for event in seen if isinstance(event, Ended) and event.run is None]
+    assert sum(len(event.outcomes) for event in ended) == did.trained
     assert not list((tmp_path / "claims").glob("*.json"))
     measured = [dataset.open(root).measurements for root in (tmp_path, alone)]
     keys = ["trial", "step", "validation_error", "validation_cross_entropy"]

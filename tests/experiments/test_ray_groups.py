@@ -23,7 +23,7 @@ from experiments.errors import ExperimentError
 from experiments.execution.signals import Interrupted
 from experiments.execution.sweep import Summary, sweep
 from experiments.execution.worker import Pace
-from experiments.scheduling.events import Event, Note, PackStarted, TrialFinished
+from experiments.scheduling.messages import Begun, Ended, Event, Note
 from tests.batchscale.blocks import ROOT
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
@@ -137,12 +137,13 @@ def test_twenty_killed_ranks_change_no_row(tmp_path: Path, ray_address: str) -> 
         nonlocal kills, in_a_row, trains
         if isinstance(event, Note):
             notes.append(event.text)
-        if not isinstance(event, PackStarted | TrialFinished):
+        ended = isinstance(event, Ended) and event.run is None
+        if not ended and not isinstance(event, Begun):
             return
-        in_a_row = 0 if isinstance(event, TrialFinished) else in_a_row
-        trains = trains or isinstance(event, PackStarted)
+        in_a_row = 0 if ended else in_a_row
+        trains = trains or not ended
         if trains and kills < 20 and in_a_row < 1:
-            files = file.parent.glob(f"rank-{int(isinstance(event, TrialFinished))}-*")
+            files = file.parent.glob(f"rank-{int(ended)}-*")
             newest = max(files, key=lambda each: each.stat().st_mtime_ns)
             with suppress(ProcessLookupError):
                 os.kill(int(newest.name.split("-")[2]), signal.SIGKILL)
@@ -177,9 +178,9 @@ def test_the_claim_of_a_rank_0_elsewhere_is_released_at_its_death(
     begun: list[float] = []
 
     def observe(event: Event) -> None:
-        if isinstance(event, PackStarted):
+        if isinstance(event, Begun):
             begun.append(time.monotonic())
-        if isinstance(event, PackStarted) and not killed:
+        if isinstance(event, Begun) and not killed:
             (claim,) = (file.parent / "runs" / "claims").glob("*.json")
             content = json.loads(claim.read_text())
             os.kill(content["holder"]["pid"], signal.SIGKILL)
@@ -198,7 +199,7 @@ def test_a_killed_tune_actor_is_followed_by_another(tmp_path: Path, ray_address:
     killed: list[int] = []
 
     def observe(event: Event) -> None:
-        if isinstance(event, PackStarted) and not killed:
+        if isinstance(event, Begun) and not killed:
             killed.extend(processes("ray::train_group") or processes("ray::ImplicitFunc"))
             for pid in killed:
                 os.kill(pid, signal.SIGKILL)
@@ -239,7 +240,7 @@ def test_an_interruption(tmp_path: Path, ray_address: str, body: str) -> None:
     asked: list[Event] = []
 
     def observe(event: Event) -> None:
-        if isinstance(event, PackStarted | Note) and not asked:
+        if isinstance(event, Begun | Note) and not asked:
             asked.append(event)
             os.kill(os.getpid(), signal.SIGINT)
 

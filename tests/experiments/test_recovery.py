@@ -2,67 +2,104 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from experiments.errors import ExperimentError
+from experiments.errors import ExperimentError, TrainingError
 from experiments.plan import Outcome
-from experiments.scheduling import recovery
+from experiments.scheduling import failures
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.events import Note
-from experiments.scheduling.failures import Cause, TrainingError
-from experiments.scheduling.jobs import Ended, Job, PackEnd, Step
-from tests.experiments.test_dispatch import dispatcher, drive, failure, finish, state, take
+from experiments.scheduling.messages import Ended, Job, Note
+from tests.experiments.test_dispatch import dispatcher, drive, failure, finish, state, take, train
 
 
-def fail(of: Dispatcher, job: Job, cause: Cause, *, known: bool = False) -> None:
-    """A pack ends; where its trial is known, or it is alone and has raised, it is recorded."""
-    trial = min(job.wanted) if known or (len(job.wanted) == 1 and cause == "raised") else None
+def fail(of: Dispatcher, job: Job, cause: str) -> None:
+    """A pack ends; where its trial is known, or raises alone, its worker has recorded it."""
+    alone = len(job.wanted) == 1 and cause in ("raised", "memory")
+    trial = min(job.wanted) if cause == "known" or alone else None
     if trial is not None:
         ended = Outcome(
             trial=trial, status="INCOMPLETE", stop_reason="error", steps_run=3, examples_run=1
         )
-        of.receive(Ended(pack=job.pack.id, outcomes=(ended,), committed=True))
-    end = failure(trial=trial, cause=cause)
-    of.receive(PackEnd(pack=job.pack.id, end="failed", failure=end))
+        of.receive(job.ended([ended], "run"))
+    cause = "raised" if cause == "known" else cause
+    of.receive(job.over("failed", failure(trial=trial, cause=cause)))
 
 
-def until_isolated(of: Dispatcher, culprit: str, cause: Cause) -> tuple[int, list[Job]]:
-    """Train all; each pack with the culprit fails. How often that happened, and the packs."""
-    failures, jobs = 0, []
-    while isinstance(job := of.next(), Job):
-        jobs.append(job)
-        if culprit in job.wanted:
-            failures += 1
-            fail(of, job, cause)
-        else:
-            finish(of, job)
-    return failures, jobs
+def failed(of: Dispatcher) -> int:
+    """Trials that are recorded as failed."""
+    records = (record for each in of.states for record in each.records.values())
+    return sum(record.stop_reason == "error" for record in records)
+
+
+@pytest.mark.parametrize(
+    ("trials", "causes", "then", "rows"),
+    [
+        (4, ["known"], [3], 0),
+        (4, ["raised"], [2, 2], 0),
+        (4, ["memory"], [2, 2], 0),
+        (4, ["hung"], [2, 2], 0),
+        (4, ["died"], [2, 2], 0),
+        (4, ["lost"] * 9, [4], 0),
+        (4, ["lost"] * 10, [2, 2], 0),
+        (4, ["lost", "died"], [2, 2], 0),
+        (4, ["died", "lost"], [2, 2], 0),
+        (1, ["raised"], [], 0),
+        (1, ["memory"], [], 0),
+        (1, ["hung"], [1], 0),
+        (1, ["died"], [1], 0),
+        (1, ["died", "hung"], [], 1),
+        (1, ["died", "lost", "died"], [], 1),
+        (1, ["lost"] * 19, [1], 0),
+        (1, ["lost"] * 20, [], 1),
+    ],
+)
+def test_what_a_failed_pack_does_next(
+    trials: int, causes: Sequence[str], then: list[int], rows: int
+) -> None:
+    """Of a shape that has trained: the sizes of what goes out, and how many rows of failed trials
+    the dispatcher writes; those of exceptions of a trial alone are their workers'."""
+    written: list[str] = []
+    of, seen = dispatcher(
+        [state("a", trials=1), state("b", trials=trials)],
+        record=lambda _, outcome: written.append(outcome.trial),
+    )
+    finish(of, take(of))
+    for cause in causes:
+        fail(of, take(of), cause)
+    assert [len(job.wanted) for job in drive(of)] == then
+    assert len(written) == rows
+    ended = [event for event in seen if isinstance(event, Ended) and event.run is None]
+    assert [outcome.trial for event in ended for outcome in event.outcomes] == written
+    assert failed(of) == trials - sum(then)
+    assert of.error is None
+    assert of.hopeless() is None
 
 
 @pytest.mark.parametrize("cause", ["raised", "memory", "hung", "died"])
 @pytest.mark.parametrize("culprit", ["b-0", "b-6", "b-15"])
-def test_a_failed_pack_is_bisected(cause: Cause, culprit: str) -> None:
+def test_a_failed_pack_is_bisected(cause: str, culprit: str) -> None:
     """1 + log2(16) failures isolate the trial that is the cause; the others are trained."""
-    rows: list[str] = []
-    of, seen = dispatcher(
-        [state("a", trials=16), state("b", trials=16)],
-        record=lambda _, outcome: rows.append(outcome.trial),
-    )
+    of, seen = dispatcher([state("a", trials=16), state("b", trials=16)])
     first = take(of)
     assert culprit not in first.wanted
     finish(of, first)
-    failures, jobs = until_isolated(of, culprit, cause)
-    assert failures == 5
-    assert rows == ([culprit] if cause in ("died", "hung", "memory") else [])
-    assert of.failed == 1
-    trained = [trial for job in jobs for trial in job.wanted if trial != culprit]
+    number, jobs = 0, []
+    while isinstance(job := of.next(), Job):
+        jobs.append(job)
+        if culprit in job.wanted:
+            number += 1
+            fail(of, job, cause)
+        else:
+            finish(of, job)
+    assert number == 5
+    assert failed(of) == 1
     last = {trial: job for job in jobs for trial in job.wanted}
-    assert set(trained) == {f"b-{i}" for i in range(16)} - {culprit}
-    assert all(culprit not in last[trial].wanted for trial in trained)
+    assert last.keys() == {f"b-{i}" for i in range(16)}
+    assert all(culprit not in job.wanted for trial, job in last.items() if trial != culprit)
     assert of.error is None
-    assert of.hopeless() is None
     assert any(isinstance(event, Note) for event in seen)
 
 
@@ -70,70 +107,65 @@ def test_bisection_among_trials_that_have_not_ended_stops_nothing() -> None:
     of, _ = dispatcher([state("a", trials=16)], slots=16, pack_size=16)
     first = take(of)
     culprit = first.pack.trials[0].id
-    of.receive(Step(pack=first.pack.id, step=25, steps=25, values=(0.5,)))
+    train(of, first)
     fail(of, first, "raised")
     while isinstance(job := of.next(), Job):
         if culprit in job.wanted:
             fail(of, job, "raised")
-    assert of.failed == 1
+    assert failed(of) == 1
     assert of.error is None
 
 
-def test_a_pack_whose_failed_trial_is_recorded_goes_on_without_it() -> None:
-    of, _ = dispatcher([state("a", trials=16), state("b", trials=16)])
-    finish(of, take(of))
+@pytest.mark.parametrize(
+    ("how", "written", "raised"),
+    [
+        ({"cause": "raised"}, 1, TrainingError),
+        ({"cause": "raised", "trial": "a-3"}, 0, TrainingError),
+        ({"cause": "memory", "trial": "a-3"}, 0, TrainingError),
+        ({"clear": True}, 0, ExperimentError),
+    ],
+)
+def test_the_first_exception_of_code_that_has_never_run_ends_the_sweep(
+    how: dict[str, Any], written: int, raised: type
+) -> None:
+    """One trial is recorded, so that there is a command that repeats it."""
+    rows: list[str] = []
+    of, seen = dispatcher(
+        [state("a"), state("b")], record=lambda _, outcome: rows.append(outcome.trial)
+    )
     job = take(of)
-    fail(of, job, "raised", known=True)
-    assert take(of).wanted == job.wanted - {min(job.wanted)}
-
-
-def test_code_that_has_never_trained_is_tried_trial_by_trial() -> None:
-    of, _ = dispatcher([state("a", trials=16)])
-    fail(of, take(of), "raised")
-    assert [len(job.wanted) for job in drive(of)] == [1] * 16
-    assert of.failed == 0
-
-
-def test_a_lost_node_says_nothing_of_the_trials() -> None:
-    of, _ = dispatcher([state("a", trials=16)])
-    job = take(of)
-    for _ in range(4):
-        fail(of, job, "lost")
-        assert take(of).wanted == job.wanted
-    finish(of, job)
-    assert of.failed == 0
-
-
-def test_a_trial_alone_may_lose_its_worker_twice() -> None:
-    of, _ = dispatcher([state("a", trials=1)])
-    for number in range(3):
-        assert of.failed == 0, number
-        fail(of, take(of), "died")
-    assert of.failed == 1
+    of.receive(job.over("failed", failure(**how)))
     assert of.next() is None
+    assert rows == [job.pack.trials[0].id][:written]
+    assert type(of.error) is raised
+    if isinstance(of.error, TrainingError):
+        trial = rows[0] if rows else "a-3"
+        assert of.error.reproduce == f"batchscale trial --from {trial}"
+    assert str(of.hopeless()) == str(of.error)
+    assert not any(isinstance(event, Note) for event in seen)
 
 
 def test_deaths_that_a_worker_group_has_counted_are_not_counted_again() -> None:
     of, _ = dispatcher([state("a", trials=1)])
     job = take(of)
-    died = replace(failure(cause="died"), deaths=3)
-    of.receive(PackEnd(pack=job.pack.id, end="failed", failure=died))
-    assert of.failed == 1
+    of.receive(job.over("failed", failure(cause="died", deaths=3)))
+    assert failed(of) == 1
     assert of.next() is None
+    assert isinstance(of.hopeless(), TrainingError)  # nothing but failures
 
 
 def test_steps_beyond_a_death_clear_the_pack(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers that are killed for other reasons: the trials train on, however often that is."""
     now = [0.0]
-    monkeypatch.setattr(recovery.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(failures.time, "monotonic", lambda: now[0])
     of, _ = dispatcher([state("a", trials=1)])
     for number in range(1, 9):
         job = take(of)
         for step in (10 * number, 10 * number + 1):
             now[0] += 11
-            of.receive(Step(pack=job.pack.id, step=step, steps=step, values=(0.5,)))
+            train(of, job, step)
         fail(of, job, "died")
-    assert of.failed == 0
+    assert failed(of) == 0
 
 
 def test_memory_that_is_too_small_for_a_pack_bounds_the_next_ones() -> None:
@@ -145,41 +177,5 @@ def test_memory_that_is_too_small_for_a_pack_bounds_the_next_ones() -> None:
             fail(of, job, "memory")
         else:
             finish(of, job)
-    assert sizes == [16, 8, 8, *[4] * 4, *[4] * 6]
-    assert of.failed == 0
-
-
-def test_the_same_exception_in_the_first_three_packs_stops_all() -> None:
-    of, _ = dispatcher([state("a"), state("b")])
-    for _ in range(3):
-        assert of.error is None
-        job = take(of)
-        of.receive(PackEnd(pack=job.pack.id, end="failed", failure=failure(trial=min(job.wanted))))
-    assert isinstance(of.error, TrainingError)
-    assert of.error.reproduce is not None
-    assert of.error.reproduce.startswith("batchscale trial --from a-")
-    assert of.next() is None
-
-
-def test_different_exceptions_do_not() -> None:
-    of, _ = dispatcher([state("a"), state("b")])
-    for number in range(6):
-        job = take(of)
-        of.receive(PackEnd(pack=job.pack.id, end="failed", failure=failure(f"at {number}")))
-    assert of.error is None
-
-
-def test_a_clear_error_stops_at_once() -> None:
-    of, _ = dispatcher([state("a"), state("b")])
-    finish(of, take(of))
-    job = take(of)
-    of.receive(PackEnd(pack=job.pack.id, end="failed", failure=failure(clear=True)))
-    assert type(of.error) is ExperimentError
-
-
-def test_nothing_but_failures_is_an_error_in_the_end() -> None:
-    of, _ = dispatcher([state("a", trials=1)])
-    fail(of, take(of), "raised")
-    assert of.next() is None
-    assert isinstance(of.hopeless(), TrainingError)
-    assert of.failed == 1
+    assert sizes == [16, 8, 4, 4, 8, 4, 4, *[4] * 6]
+    assert failed(of) == 0

@@ -21,7 +21,8 @@ from experiments.execution.worker import Pace, run_pack
 from experiments.plan import Outcome, Pack, Trial
 from experiments.records.snapshots import unpack_snapshot
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.jobs import (
+from experiments.scheduling.messages import (
+    Begun,
     Channel,
     Control,
     Ended,
@@ -29,7 +30,7 @@ from experiments.scheduling.jobs import (
     Message,
     More,
     Offer,
-    PackEnd,
+    Over,
     Refused,
 )
 from experiments.scheduling.study_state import StudyState
@@ -76,7 +77,7 @@ class Driver:
 
     @property
     def committed(self) -> list[str]:
-        ended = [word for word in self.said(Ended) if word.committed]
+        ended = [word for word in self.said(Ended) if word.run]
         return [outcome.trial for word in ended for outcome in word.outcomes]
 
 
@@ -109,7 +110,7 @@ def job(trials: Sequence[Trial], size: int | None = SIZE, **changes: Any) -> Job
     )
 
 
-def run(one: Job, root: Path, driver: Driver, trainer: type, pace: Pace = QUICK) -> PackEnd:
+def run(one: Job, root: Path, driver: Driver, trainer: type, pace: Pace = QUICK) -> Over:
     return run_pack(one, Ledger(str(root)), driver.channel, trainer=trainer, pace=pace)
 
 
@@ -179,7 +180,7 @@ def test_a_snapshot_lists_who_has_joined(tmp_path: Path) -> None:
     assert header.trials == tuple(t.id for t in trials[:joined])
     assert not set(header.active) & set(driver.committed)
     rest = Driver(trials[joined:])
-    again = replace(job(trials[:joined]), wanted=frozenset(header.active), resumes=True)
+    again = replace(job(trials[:joined]), wanted=frozenset(header.active))
     assert run(again, tmp_path, rest, patient(rest)).end == "done"
     assert results(tmp_path) == whole(tmp_path / "whole", trials)
 
@@ -360,7 +361,7 @@ def sweep(
         events = next(looks[pack], None)
         if events is None:
             del looks[pack]
-            dispatcher.receive(PackEnd(pack=pack, end="done", seconds=1.0))
+            dispatcher.receive(Over(pack=pack, end="done"))
             continue
         outcomes = tuple(event for event in events if isinstance(event, Outcome))
         aside |= training[pack].paused
@@ -368,7 +369,7 @@ def sweep(
         assert all(ended[o.trial].stop_reason == "dominated" for o in outcomes if o.trial in ended)
         ended |= {o.trial: o for o in outcomes}
         if outcomes:
-            dispatcher.receive(Ended(pack=pack, outcomes=outcomes, committed=True))
+            dispatcher.receive(Ended(pack=pack, study="study", outcomes=outcomes, run="run"))
         places = sizes[pack] - len(training[pack].active)
         if refills and outcomes and training[pack].active and places:
             dispatcher.receive(Offer(pack=pack, places=places))
@@ -379,7 +380,6 @@ def test_in_this_process_packs_are_refilled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from experiments.execution.sweep import sweep as real_sweep
-    from experiments.scheduling.events import PackStarted
     from tests.experiments.test_sweep import experiment
 
     monkeypatch.setenv("FAKE_SECONDS", "0.005")
@@ -395,6 +395,6 @@ def test_in_this_process_packs_are_refilled(
     )
     rows = Ledger(str(tmp_path)).store.trials()
     assert did.trials == len(rows) == rows["trial"].nunique() >= 40
-    packs = [event for event in seen if isinstance(event, PackStarted)]
+    packs = [event for event in seen if isinstance(event, Begun)]
     assert len(packs) == rows["pack"].nunique()
     assert rows["pack_models"].max() > 8  # some trials joined

@@ -16,7 +16,7 @@ from experiments.execution.executors import in_process
 from experiments.execution.sweep import sweep
 from experiments.plan import Measurement, Outcome
 from experiments.records.status import status
-from experiments.scheduling import events, rounds
+from experiments.scheduling import messages, rounds
 from experiments.scheduling.rounds import Record, Remaining
 from results.store import Store
 from tests.experiments.fakes import FakeTraining, study
@@ -143,8 +143,8 @@ def test_the_driver_and_status_say_the_same(
     monkeypatch.setenv("FAKE_GATE", str(gate))
     pairs: list[tuple[float | None, float | None]] = []
 
-    def watch(event: events.Event) -> None:
-        if isinstance(event, events.TimeLeft) and not gate.exists():
+    def watch(event: messages.Event) -> None:
+        if isinstance(event, messages.TimeLeft) and not gate.exists():
             pairs.append((event.seconds, status(root).seconds))
             gate.touch()
 

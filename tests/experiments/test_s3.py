@@ -72,7 +72,7 @@ def test_four_drivers_divide_the_work(port: int, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     processes = [start(uri, log, "500", FAKE_GATE=str(gate)) for log in logs]
     end = time.monotonic() + PATIENCE
-    while sum("PackStarted(" in log.read_text() for log in logs) < 2:
+    while sum("Begun(" in log.read_text() for log in logs) < 2:
         assert all(process.is_alive() for process in processes), [log.read_text() for log in logs]
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -92,7 +92,7 @@ def test_a_store_that_is_away_for_ten_seconds_stops_nothing(port: int, tmp_path:
     uri, log = s3_server.address(door.port, "away"), tmp_path / "log"
     process = start(uri, log, "many", FAKE_SECONDS="0.005")
     end = time.monotonic() + PATIENCE
-    while "TrialFinished(" not in log.read_text():
+    while "Ended(" not in log.read_text():
         assert process.is_alive(), log.read_text()
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -110,7 +110,7 @@ def test_a_killed_driver_is_continued_elsewhere(port: int, tmp_path: Path) -> No
     uri, log = s3_server.address(port, "killed"), tmp_path / "log"
     process = start(uri, log, "many", FAKE_SECONDS="0.005")
     end = time.monotonic() + PATIENCE
-    while log.read_text().count("TrialFinished(") < 20:
+    while log.read_text().count(" run=None") < 20:
         assert process.is_alive(), log.read_text()
         assert time.monotonic() < end
         time.sleep(0.05)

@@ -12,7 +12,7 @@ import pytest
 import batchscale as bs
 import results as dataset
 from experiments.records.status import status
-from experiments.scheduling.events import Event, Note
+from experiments.scheduling.messages import Event, Note
 from results.run_state.claims import Claims
 from results.storage.location import Location
 from results.store import Store

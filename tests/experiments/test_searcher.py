@@ -12,12 +12,11 @@ from experiments.execution.ray.searcher import PackSearcher
 from experiments.execution.ray.worker import reporting
 from experiments.execution.signals import Stop
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.events import Event, PackFinished
-from experiments.scheduling.jobs import Ended, Job, Message, PackEnd, Started, Step
+from experiments.scheduling.messages import Ended, Event, Job, Message, Over
 from experiments.scheduling.rounds import Record
 from experiments.scheduling.study_state import StudyState
 from tests.experiments.fakes import Plan, points, study
-from tests.experiments.test_dispatch import outcome
+from tests.experiments.test_dispatch import finish, outcome, train
 
 
 class Tuner:
@@ -60,10 +59,7 @@ class Tuner:
 
     def finish(self, name: str) -> None:
         (job,) = (job for job in self.sent if job.pack.id == self.searcher._out[name])
-        self.dispatcher.receive(Started(pack=job.pack.id, engine="module"))
-        ended = tuple(outcome(trial) for trial in sorted(job.wanted))
-        self.dispatcher.receive(Ended(pack=job.pack.id, outcomes=ended, committed=True))
-        self.dispatcher.receive(PackEnd(pack=job.pack.id, end="done"))
+        finish(self.dispatcher, job)
         self.searcher.on_trial_complete(name)
 
 
@@ -80,9 +76,9 @@ def test_packs_until_all_is_done() -> None:
 
 def test_it_waits_for_a_pack_that_may_open_the_way() -> None:
     tuner = Tuner(slots=2)
-    first = tuner.ask("t0")
+    tuner.ask("t0")
     assert tuner.ask("t1") is None  # nobody knows yet whether this shape trains at all
-    tuner.dispatcher.receive(Step(pack=first["pack"], step=25, steps=25, values=(0.3,)))
+    train(tuner.dispatcher, tuner.sent[0])
     assert tuner.ask("t2") == {"pack": tuner.sent[1].pack.id}
 
 
@@ -121,7 +117,7 @@ def test_a_tune_that_has_ended_fails_no_trial(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(ray.tune, "report", report)
     sent: list[Message] = []
     send = reporting(sent.append)
-    message = Ended(pack="p", outcomes=(outcome("t"),), committed=True)
+    message = Ended(pack="p", study="a", outcomes=(outcome("t"),), run="run")
     send(message)
     send(message)
     assert sent == [message, message]
@@ -132,8 +128,9 @@ def test_a_worker_that_died_for_good_fails_its_pack() -> None:
     tuner = Tuner(slots=1, trials=1)
     tuner.ask("t0")
     tuner.searcher.on_trial_complete("t0", error=True)
-    (ended,) = (event for event in tuner.events if isinstance(event, PackFinished))
-    assert ended.error == "nothing of t0"
+    (over,) = (event for event in tuner.events if isinstance(event, Over))
+    assert over.failure is not None
+    assert (over.study, over.failure.message) == ("a", "nothing of t0")
     (record,) = tuner.dispatcher.states[0].records.values()
     assert record == Record(status="INCOMPLETE", stop_reason="error", steps_run=0)
 

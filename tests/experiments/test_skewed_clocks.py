@@ -49,7 +49,7 @@ def test_another_target_is_recorded(tmp_path: Path) -> None:
 def test_failed_trials_are_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of = experiment(keep="off", trials=4)
     run(tmp_path / "clean", of)
-    bad = table(tmp_path / "clean").query("steps_run > 50").trial.iloc[0]
+    bad = table(tmp_path / "clean").query("steps_run > 50 and batch_size == 128").trial.iloc[0]
     root = tmp_path / "runs"
     monkeypatch.setenv("FAKE_RAISE", bad)
     assert run(root, of).failed == 1

@@ -10,13 +10,13 @@ import pytest
 
 import results as dataset
 from analysis.curves import edges
+from batchscale.output.display import Tally
 from experiments.config.compile import Experiment, load
-from experiments.errors import ExperimentError
+from experiments.errors import ExperimentError, TrainingError
 from experiments.execution.sweep import Summary, sweep
-from experiments.plan import Outcome
+from experiments.plan import Measurement, Outcome
 from experiments.records.status import status
-from experiments.scheduling.events import Event, Note, PackStarted, RoundFinished, StudyPlanned
-from experiments.scheduling.failures import TrainingError
+from experiments.scheduling.messages import Begun, Event, Note, Round, StudyPlanned
 from results.errors import ResultsError
 from tests.experiments.fakes import FakeTraining
 
@@ -87,7 +87,7 @@ def test_a_sweep_does_what_is_missing_and_nothing_twice(tmp_path: Path, log: Pat
     assert status(root).left == 0
     assert did.reached == did.studies == 2
     assert len([e for e in seen if isinstance(e, StudyPlanned)]) == 2
-    assert [e.round for e in seen if isinstance(e, RoundFinished)] == [0, 1]
+    assert [e.round for e in seen if isinstance(e, Round)] == [0, 1]
     again = run(root)
     assert (again.trained, again.trials, again.complete) == (0, did.trials, True)
     assert began(log) == []
@@ -176,14 +176,18 @@ def test_a_failed_trial_is_tried_again_by_the_next_run_alone(
 ) -> None:
     root, of = tmp_path / "runs", experiment(keep="off", trials=6)
     run(tmp_path / "clean", of)
-    late = table(tmp_path / "clean").query("steps_run > 50").trial
-    bad = late.iloc[0]
+    late = table(tmp_path / "clean").query("steps_run > 50 and batch_size == 128").trial
+    bad = late.iloc[0]  # of the second pack: the first one shows that such trials train
     began(log)
     monkeypatch.setenv("FAKE_RAISE", bad)
     seen: list[Event] = []
     did = run(root, of, observer=seen.append)
     assert did.failed == 1
-    assert began(log).count(bad) == 2  # in its pack, and alone
+    tally = Tally()
+    for event in seen:
+        tally.take(event)
+    assert (tally.finished, tally.stops["error"]) == (did.trained, 1)
+    assert began(log).count(bad) == 3  # in its pack, in a half of it, and alone
     row = table(root).set_index("trial").loc[bad]
     assert (row.status, row.stop_reason) == ("INCOMPLETE", "error")
     assert "one too many" in row.error
@@ -197,38 +201,39 @@ def test_a_failed_trial_is_tried_again_by_the_next_run_alone(
     assert table(root)[columns].equals(table(tmp_path / "clean")[columns])
 
 
-def test_the_same_exception_in_three_packs_stops(tmp_path: Path, log: Path) -> None:
+def test_the_first_exception_stops(tmp_path: Path, log: Path) -> None:
     class Broken(FakeTraining):
         def run(self, *_: Any) -> Any:
             yield []
             raise ValueError("no model today")
 
+    root, seen = tmp_path / "runs", list[Event]()
     with pytest.raises(TrainingError, match="no model today") as caught:
-        sweep(experiment(), results=tmp_path / "runs", address="none", trainer=Broken)
+        sweep(experiment(), results=root, address="none", trainer=Broken, observer=seen.append)
+    (row,) = table(root).to_dict("records")
+    assert row["stop_reason"] == "error"
     assert caught.value.reproduce
-    assert str(tmp_path / "runs") in caught.value.reproduce
+    assert f"--from {row['trial']} --results {root}" in caught.value.reproduce
     assert "in run" in caught.value.traceback
-    assert len(began(log)) == 16 + 1 + 1
+    assert len(began(log)) == 16
+    assert not any("diverged" in e.text for e in seen if isinstance(e, Note))
 
 
 def test_what_failed_is_not_said_to_have_diverged(tmp_path: Path) -> None:
-    """Each trial in a way of its own, so that the sweep goes on to the end of its first round."""
+    """Each trial trains for a while before it raises, so that the sweep goes on to its end."""
 
     class Broken(FakeTraining):
         def run(self, *_: Any) -> Any:
-            yield []
-            raise type(f"Error{self._left[-1]}", (Exception,), {})("no model today")
+            self.step = self.steps = 25
+            point: dict[str, Any] = {"trial": self._left[0], "step": 25, "train_seconds": 0.0}
+            yield [Measurement(examples=25, metrics={"validation_error": 0.5}, **point)]
+            raise ValueError("no model today")
 
     seen: list[Event] = []
+    of = experiment(batch_size="64", trials=4)
     with pytest.raises(TrainingError, match="no model today"):
-        sweep(
-            experiment(batch_size="64"),
-            results=tmp_path,
-            address="none",
-            trainer=Broken,
-            observer=seen.append,
-        )
-    assert set(table(tmp_path).stop_reason) == {"error"}
+        sweep(of, results=tmp_path, address="none", trainer=Broken, observer=seen.append)
+    assert table(tmp_path).stop_reason.to_list() == ["error"] * 4
     assert not any("diverged" in e.text for e in seen if isinstance(e, Note))
 
 
@@ -237,9 +242,9 @@ def test_some_diverged_and_some_failed(tmp_path: Path) -> None:
         """All but one diverge before they are measured."""
 
         def run(self, *_: Any) -> Any:
+            yield [self._end(trial) for trial in list(self._left) if trial != bad]
             if bad in self._left:
                 raise ValueError("no model today")
-            yield [self._end(trial) for trial in list(self._left)]
 
         def _end(self, trial: str) -> Outcome:
             self._left.remove(trial)
@@ -360,5 +365,5 @@ def test_an_optimum_on_the_edge_is_told(tmp_path: Path) -> None:
 def test_one_engine_a_study(tmp_path: Path) -> None:
     seen: list[Event] = []
     run(tmp_path, observer=seen.append)
-    assert {e.engine for e in seen if isinstance(e, PackStarted)} == {"module"}
+    assert {e.engine for e in seen if isinstance(e, Begun)} == {"module"}
     assert set(table(tmp_path).engine) == {"module"}

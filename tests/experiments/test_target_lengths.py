@@ -22,7 +22,7 @@ from experiments.factors.of_target import OfTarget, mentions, resolved
 from experiments.identity import canonical
 from experiments.records.baselines import baseline_steps
 from experiments.records.status import status
-from experiments.scheduling.events import Event, Note, PackStarted, StudyPlanned
+from experiments.scheduling.messages import Begun, Event, Note, StudyPlanned
 from tests.experiments.fakes import FakeTraining
 from tests.experiments.test_sweep import experiment
 
@@ -185,7 +185,7 @@ def test_an_arm_waits_for_its_baseline(tmp_path: Path) -> None:
         assert studies["batch_size"][baseline] == row["batch_size"]
         assert row["baseline_steps"] == least(trials)[row["batch_size"]]
     of_arm = set(trials["study"][trials["arm"]])
-    packs = [e.study in of_arm for e in seen if isinstance(e, PackStarted)]
+    packs = [e.study in of_arm for e in seen if isinstance(e, Begun)]
     assert packs == sorted(packs)
     assert len([e for e in seen if isinstance(e, StudyPlanned)]) == 4
     notes = [e.text for e in seen if isinstance(e, Note)]
@@ -205,7 +205,7 @@ def test_a_killed_sweep_goes_on_with_the_same_trials(tmp_path: Path, pack_of: st
     of_arm = set(whole["study"][whole["arm"]])
 
     def kill(event: Event) -> None:
-        if isinstance(event, PackStarted) and (event.study in of_arm) == (pack_of == "arm"):
+        if isinstance(event, Begun) and (event.study in of_arm) == (pack_of == "arm"):
             raise _Killed
 
     with pytest.raises(_Killed):

@@ -144,7 +144,7 @@ def stopped(tmp_path: Path) -> tuple[Any, Path]:
     how: dict[str, Any] = {"trainer": trainer, "pace": QUICK}
     end = run_pack(pack_job, Ledger(str(tmp_path / "runs")), line.channel, **how)
     assert end.end == "stopped"
-    return replace(pack_job, before={}, resumes=True), tmp_path / "runs"
+    return replace(pack_job, before={}), tmp_path / "runs"
 
 
 def smaller(trial: dict[str, Any]) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def test_a_pack_goes_on_over_a_crafted_snapshot(
     run(pack_job, root, trainer=Watched)
     assert not (tmp_path / "ran").exists()
     assert (began[0] > 0) == (kind == "whole")
-    run(replace(pack_job, resumes=False), tmp_path / "whole")
+    run(pack_job, tmp_path / "whole")
     assert ends(root) == ends(tmp_path / "whole")
     assert looks(root).equals(looks(tmp_path / "whole"))
     assert kept.list() == []

@@ -14,15 +14,15 @@ from experiments.execution.ledger import Ledger
 from experiments.execution.worker import Pace, run_pack
 from experiments.plan import Measurement, Outcome, Pack, WorkloadRef
 from experiments.records.snapshots import unpack_snapshot
-from experiments.scheduling.jobs import (
+from experiments.scheduling.messages import (
+    Begun,
     Channel,
     Control,
     Ended,
     Job,
     Message,
-    PackEnd,
-    Started,
-    Step,
+    Over,
+    Progress,
 )
 from experiments.training.pack_training import Training
 from tests import problems
@@ -46,7 +46,7 @@ class Line:
 
     @property
     def committed(self) -> list[str]:
-        ended = [w for w in self.messages if isinstance(w, Ended) and w.committed]
+        ended = [w for w in self.messages if isinstance(w, Ended) and w.run]
         return [outcome.trial for word in ended for outcome in word.outcomes]
 
 
@@ -61,7 +61,7 @@ def job(count: int = 8, **changes: Any) -> Job:
     )
 
 
-def run(one: Job, root: Path, line: Line, pace: Pace = QUICK, **options: Any) -> PackEnd:
+def run(one: Job, root: Path, line: Line, pace: Pace = QUICK, **options: Any) -> Over:
     trainer = options.pop("trainer", FakeTraining)
     return run_pack(one, Ledger(str(root)), line.channel, trainer=trainer, pace=pace, **options)
 
@@ -70,8 +70,8 @@ def test_steps_before_the_first_evaluation_are_told(tmp_path: Path) -> None:
     """Status and page had a pack at step 0 until each of its trials had been evaluated."""
     line = Line()
 
-    def told() -> list[Step]:
-        return [message for message in line.messages if isinstance(message, Step)]
+    def told() -> list[Progress]:
+        return [message for message in line.messages if isinstance(message, Progress)]
 
     class Slow(FakeTraining):
         def run(
@@ -85,7 +85,7 @@ def test_steps_before_the_first_evaluation_are_told(tmp_path: Path) -> None:
 
     run(job(4), tmp_path, line, trainer=Slow)
     first = told()[0]
-    assert (first.step, first.steps, first.values) == (3, 12, (None,) * 4)
+    assert (first.step, first.steps, first.active, first.metric) == (3, 12, 4, None)
 
 
 class StopsAt(FakeTraining):
@@ -115,9 +115,9 @@ def results(root: Path) -> dict[str, tuple[str, float | None, int]]:
 def test_a_pack_is_recorded_whole(tmp_path: Path) -> None:
     line, one = Line(), job()
     assert run(one, tmp_path, line).end == "done"
-    assert isinstance(line.messages[0], Started)
+    assert isinstance(line.messages[0], Begun)
     assert line.messages[0].step == 0
-    assert isinstance(line.messages[-1], PackEnd)
+    assert isinstance(line.messages[-1], Over)
     assert sorted(line.committed) == sorted(one.wanted)
     assert results(tmp_path).keys() == one.wanted
     ledger = Ledger(str(tmp_path))
@@ -155,11 +155,11 @@ def test_a_stop_keeps_a_snapshot_and_the_same_numbers_follow(tmp_path: Path) -> 
     assert set(header.active) == one.wanted - first
     assert header.trials == tuple(trial.id for trial in one.pack.trials)
     line = Line()
-    again = replace(one, wanted=frozenset(header.active), resumes=True)
+    again = replace(one, wanted=frozenset(header.active))
     assert run(again, cut, line).end == "done"
     assert set(line.committed) == one.wanted - first
     begun = line.messages[0]
-    assert isinstance(begun, Started)
+    assert isinstance(begun, Begun)
     assert begun.step >= StopsAt.at
     assert results(cut) == results(whole)
     assert kept.list() == []
@@ -172,7 +172,7 @@ def test_measurements_survive_a_snapshot(tmp_path: Path) -> None:
     trainer = type("Stops", (StopsAt,), {"line": line})
     run(job(), tmp_path / "cut", line, trainer=trainer)
     left = job().wanted - set(line.committed)
-    run(replace(job(), wanted=left, resumes=True), tmp_path / "cut", Line())
+    run(replace(job(), wanted=left), tmp_path / "cut", Line())
     run(job(), tmp_path / "whole", Line())
     frames = [
         dataset.open(tmp_path / name)
@@ -236,9 +236,11 @@ def test_a_pack_of_one_records_its_exception(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_RAISE", "-0")
-    end = run(job(1), tmp_path, Line())
+    line = Line()
+    end = run(job(1), tmp_path, line)
     assert end.failure is not None
     assert end.failure.trial == "study-0"
+    assert [m.run is None for m in line.messages if isinstance(m, Ended)] == [True, False]
     row = Ledger(str(tmp_path)).store.trials().iloc[0]
     assert (row.status, row.stop_reason) == ("INCOMPLETE", "error")
     assert "one too many" in row.error

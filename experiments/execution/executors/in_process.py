@@ -17,7 +17,7 @@ from experiments.execution.signals import Stop
 from experiments.execution.worker import run_pack
 from experiments.plan import Layout
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.jobs import Channel, Control, Job, More
+from experiments.scheduling.messages import Channel, Control, Job, More
 from experiments.training.threads import single_thread
 from results.errors import ResultsError
 from results.run_state import processes

@@ -11,7 +11,7 @@ import re
 import signal
 from pathlib import Path
 
-from experiments.scheduling.failures import Cause, Failure
+from experiments.scheduling.messages import Cause, Failure
 from results.counts import count
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -129,7 +129,6 @@ def _failure(
         message=message,
         hint=hint,
         traceback=traceback,
-        where=f"worker: {message}",
         clear=False,
         cause=cause,
     )
@@ -142,10 +141,8 @@ def unresponsive(seconds: float) -> Failure:
         message=message,
         hint="C code that keeps Python's lock, or a regular expression without end",
         traceback=message + "\n",
-        where="hung",
         clear=False,
         cause="hung",
-        patience=seconds,
     )
 
 

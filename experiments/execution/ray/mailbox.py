@@ -17,16 +17,16 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from experiments.execution.ledger import Ledger
 from experiments.execution.ray.ranks.verdict import Report, Verdict
 from experiments.plan import Outcome
-from experiments.scheduling.jobs import (
+from experiments.scheduling.messages import (
+    Begun,
     Channel,
     Control,
     Ended,
     Job,
     Message,
     More,
-    PackEnd,
+    Over,
     Refused,
-    Started,
 )
 from results.run_state.processes import identify
 from results.storage.location import Location
@@ -68,11 +68,11 @@ class Mailbox:
 
     def post(self, message: Message) -> None:
         self._messages.append(message)
-        if isinstance(message, Started):
+        if isinstance(message, Begun):
             self._began[message.pack] = message.step
-        if isinstance(message, PackEnd):
+        if isinstance(message, Over):
             self._over.add(message.pack)
-        if isinstance(message, Ended) and message.committed:
+        if isinstance(message, Ended) and message.run:
             earlier = self.committed(message.pack)
             self._committed[message.pack] = (*earlier, *message.outcomes)
         if isinstance(message, Refused):
@@ -87,7 +87,7 @@ class Mailbox:
     def drain(self) -> list[Message]:
         messages, self._messages = self._messages, []
         for message in messages:
-            if isinstance(message, PackEnd):  # a long sweep has many
+            if isinstance(message, Over):  # a long sweep has many
                 self._forget(message.pack)
         return messages
 
@@ -234,7 +234,7 @@ def channel(mailbox: Any) -> Channel:
 
     def send(message: Message) -> None:
         sent = mailbox.post.remote(message)
-        if isinstance(message, PackEnd) or (isinstance(message, Ended) and message.committed):
+        if isinstance(message, Over) or (isinstance(message, Ended) and message.run):
             with suppress(RayError):  # the rows are safe; no driver is left
                 ray.get(sent)
 

@@ -15,8 +15,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from experiments.scheduling.failures import Failure
-from experiments.scheduling.jobs import Channel, Control, Message, PackEnd
+from experiments.scheduling.messages import Channel, Control, Failure, Message, Over
 
 _received = threading.Event()
 _training = threading.Event()
@@ -46,7 +45,7 @@ def packs_end_on_sigterm(line: Channel) -> Iterator[Channel]:
         return replace(line.control(pack), stop=True) if _received.is_set() else line.control(pack)
 
     def send(message: Message) -> None:
-        if isinstance(message, PackEnd) and message.end == "stopped" and _received.is_set():
+        if isinstance(message, Over) and message.end == "stopped" and _received.is_set():
             message = replace(message, end="failed", failure=_lost())
         line.send(message)
 
@@ -63,6 +62,4 @@ def _lost() -> Failure:
     message = (
         "the worker was asked to end (SIGTERM): its machine is taken back, or its time is over"
     )
-    return Failure(
-        message=message, hint=None, traceback="", where="SIGTERM", clear=False, cause="lost"
-    )
+    return Failure(message=message, hint=None, traceback="", clear=False, cause="lost")

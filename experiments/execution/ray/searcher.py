@@ -12,8 +12,7 @@ from ray.tune.search import Searcher
 
 from experiments.execution.signals import Stop
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.failures import Failure
-from experiments.scheduling.jobs import Job, PackEnd
+from experiments.scheduling.messages import Failure, Job, Over
 
 _FORGET_STEPS, _FORGET_FROM = 50, 200
 
@@ -81,7 +80,7 @@ class PackSearcher(Searcher):
         self._drain()
         if pack in self._dispatcher.out:  # its worker ended without a message
             failure = self._explain(trial_id, pack)
-            self._dispatcher.receive(PackEnd(pack=pack, end="failed", failure=failure))
+            self._dispatcher.receive(Over(pack=pack, end="failed", failure=failure))
 
     def __getstate__(self) -> dict[str, Any]:
         """Nothing: Tune saves its searcher, but it is never read."""

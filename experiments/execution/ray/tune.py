@@ -37,8 +37,7 @@ from experiments.execution.staging import Staged
 from experiments.execution.worker import Pace
 from experiments.plan import Layout
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.failures import Failure
-from experiments.scheduling.jobs import Job, PackEnd
+from experiments.scheduling.messages import Failure, Job, Over
 from results.counts import count
 from results.run_state.claims import Claims
 
@@ -143,7 +142,7 @@ class RayTune:
         self._start_actors()
         for pack in dispatcher.out:
             self._claims.abandon(pack)
-            dispatcher.receive(PackEnd(pack=pack, end="failed", failure=without_actor()))
+            dispatcher.receive(Over(pack=pack, end="failed", failure=without_actor()))
 
     def run(self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]) -> None:
         """Train until the dispatcher has no more packs, is stopped, or ``stop`` is set."""
@@ -261,7 +260,7 @@ class RayTune:
             if shared:
                 self._mailbox.share.remote(shared)
             for message in ray.get(self._mailbox.drain.remote()):
-                if isinstance(message, PackEnd):  # it may be sent out again, and knows these then
+                if isinstance(message, Over):  # it may be sent out again, and knows these then
                     with self._sharing:
                         self._shared.pop(message.pack, None)
                     if self.layout.workers > 1 and message.end != "done":

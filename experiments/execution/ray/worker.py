@@ -19,7 +19,7 @@ from experiments.execution.ray.mailbox import RemoteLedger, channel, summary
 from experiments.execution.staging import Staged
 from experiments.execution.worker import MakeTrainer, Pace, run_pack
 from experiments.plan import Layout
-from experiments.scheduling.jobs import Channel, Ended, Job, Message, PackEnd
+from experiments.scheduling.messages import Channel, Ended, Job, Message, Over
 from experiments.training.threads import use_single_thread
 from results.storage.location import Location
 
@@ -93,7 +93,7 @@ train_alone.__mixins__ = (notice.Listens,)  # type: ignore[attr-defined]
 
 
 def _leave(
-    send: Callable[[Message], None], end: Callable[[], PackEnd], ledger: Ledger, job: Job
+    send: Callable[[Message], None], end: Callable[[], Over], ledger: Ledger, job: Job
 ) -> None:
     """End this worker's process, in whose code a trial does not come back."""
     ended = end()
@@ -102,7 +102,7 @@ def _leave(
     os._exit(1)
 
 
-def guarded(pack: str, send: Callable[[PackEnd], None], run: Callable[[], T]) -> T | PackEnd:
+def guarded(pack: str, send: Callable[[Over], None], run: Callable[[], T]) -> T | Over:
     """Call ``run()`` and send its exception as the pack's failure; only Ray's exceptions pass.
 
     Ray Tune takes any exception for a dead worker, and would try its pack again.
@@ -112,7 +112,7 @@ def guarded(pack: str, send: Callable[[PackEnd], None], run: Callable[[], T]) ->
     except RayError:
         raise
     except (Exception, SystemExit) as error:
-        end = PackEnd(pack=pack, end="failed", failure=describe(error))
+        end = Over(pack=pack, end="failed", failure=describe(error))
         send(end)
         return end
 
@@ -127,7 +127,7 @@ def reporting(send: Callable[[Message], None]) -> Callable[[Message], None]:
     def also_report(message: Message) -> None:
         nonlocal listened_to
         send(message)
-        if listened_to and isinstance(message, Ended) and message.committed:
+        if listened_to and isinstance(message, Ended) and message.run:
             ended.update(summary(message.outcomes))
             try:
                 tune.report(dict(ended))

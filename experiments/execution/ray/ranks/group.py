@@ -27,8 +27,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from experiments.execution.ray.lost_workers import explain, killed_for_memory, worker_log
 from experiments.execution.ray.mailbox import summary
 from experiments.execution.ray.ranks.verdict import Report, judge, killed
-from experiments.scheduling.failures import Failure
-from experiments.scheduling.jobs import PackEnd, Remark
+from experiments.scheduling.messages import Failure, Note, Over
 
 if TYPE_CHECKING:
     from experiments.execution.ray.ranks.rank import Place
@@ -120,7 +119,7 @@ class WorkerGroup:
         self._connected = False
         self._killed_before = killed_for_memory()
 
-    def train(self, pack: str) -> PackEnd | None:
+    def train(self, pack: str) -> Over | None:
         """Train a pack to its end, through the deaths of ranks.
 
         Returns:
@@ -134,7 +133,7 @@ class WorkerGroup:
                     self._wait_for("abandon", {0: (pack,)}, pack)
                 return self._run(pack)
             except _StopRequestedError:
-                return PackEnd(pack=pack, end="stopped")
+                return Over(pack=pack, end="stopped")
             except RankDiedError as death:
                 if ray.get(self._mailbox.over.remote(pack)):
                     return None
@@ -144,12 +143,12 @@ class WorkerGroup:
                 if deaths > _RETRIES:
                     explained = self._explain(death.text, deaths)
                     failure = killed(death.rank, self._size, explained, deaths)
-                    return PackEnd(pack=pack, end="failed", failure=failure)
+                    return Over(pack=pack, end="failed", failure=failure)
                 text = "the ranks of its group lost each other"
                 if death.text:
                     text = f"rank {death.rank} of {self._size} died"
-                remark = Remark(pack=pack, text=f"{text}: it goes on from its last snapshot")
-                self._mailbox.post.remote(remark)
+                note = Note(pack=pack, text=f"{text}: it goes on from its last snapshot")
+                self._mailbox.post.remote(note)
 
     # Ranks
 
@@ -226,7 +225,7 @@ class WorkerGroup:
 
     # A pack
 
-    def _run(self, pack: str) -> PackEnd | None:
+    def _run(self, pack: str) -> Over | None:
         """Let the ranks train a pack; its end, if rank 0 could not send it.
 
         Raises:
@@ -253,7 +252,7 @@ class WorkerGroup:
             self._kill(range(self._size))
             rank = min(dead, default=0)
             raise RankDiedError(rank, dead.get(rank, ""))
-        return None if ends_itself else PackEnd(pack=pack, end="failed", failure=verdict.failure)
+        return None if ends_itself else Over(pack=pack, end="failed", failure=verdict.failure)
 
     def _listen(
         self, pack: str, attempt: str, pending: dict[Any, int]

@@ -18,8 +18,7 @@ from experiments.execution.ray.ranks.verdict import Report, Verdict
 from experiments.execution.ray.worker import WorkerContext
 from experiments.execution.worker import run_pack
 from experiments.parallel.ranks import TorchRanks
-from experiments.scheduling.failures import Failure, RankLostError
-from experiments.scheduling.jobs import PackEnd
+from experiments.scheduling.messages import Failure, Over, RankLostError
 from experiments.training.threads import use_single_thread
 
 _POLL_SECONDS = 0.1
@@ -97,7 +96,7 @@ class Rank:
             except (Exception, SystemExit) as error:  # from before the pack's own code
                 failure = line.cause(describe(error), error)
                 if self._rank == 0:
-                    line.send(PackEnd(pack=pack, end="failed", failure=failure))
+                    line.send(Over(pack=pack, end="failed", failure=failure))
         except RankLostError:
             return False
         if dist.is_initialized():

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from experiments.scheduling.failures import Failure
+from experiments.scheduling.messages import Failure
 
 Error = Literal["raised", "left", "waited"]
 """What an exception of a rank says: ``raised``, it is its code's own; ``left``, another rank has
@@ -65,7 +65,6 @@ def hanging(ranks: Sequence[int], size: int, timeout: float) -> Failure:
         message=message if len(ranks) == 1 else message.removesuffix("it") + "them",
         hint="code that only some ranks run must not wait, nor communicate",
         traceback=message,
-        where="a rank hung",
         clear=False,
         cause="hung",
     )
