@@ -82,7 +82,8 @@ def test_the_same_table_as_without_ray(tmp_path: Path, ray_address: str, alone: 
     class Counts(Callback):
         trials: ClassVar[dict[str, int]] = {}
 
-        def on_trial_result(self, iteration: Any, trials: Any, trial: Any, result: Any, **_: Any):
+        def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **_: Any):
+            del iteration, trials
             self.trials[trial.config["pack"]] = result["trials"]
 
     seen: list[Event] = []
