@@ -13,10 +13,10 @@ import torch
 import workloads
 from experiments import schedules, techniques
 from experiments.batch_sizes import BatchSizes
-from experiments.config.amounts import LARGEST_BUDGET, TOKENS, AmountError, SizeInUnit, in_examples
+from experiments.config.amounts import LARGEST_BUDGET, TOKENS, SizeInUnit, in_examples
 from experiments.config.combinations import Combination
 from experiments.config.schema import ExperimentFile
-from experiments.config.yaml_lines import Path, dotted
+from experiments.config.yaml_lines import Path
 from experiments.errors import ExperimentError
 from experiments.optimizers import Optimizer
 from experiments.optimizers.trial_run import OptimizerRun
@@ -47,10 +47,8 @@ def check_directions(file: ExperimentFile, targets: Sequence[Target], workload: 
     _, workload_metric = target_metric(workload)
     for target in targets:
         path = file.target_path(target)
-        try:
+        with file.places.errors_at(path, WorkloadError):
             check_target(str(target), "the experiment")
-        except WorkloadError as error:
-            raise file.error(path, str(error), error.hint) from None
         metric = target.metric.partition("_")[2]
         if metric == workload_metric and target.lower_is_better != ("<" in workload.target):
             message = f"target {target} has another direction than the workload's target"
@@ -97,11 +95,8 @@ def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combi
             if pair in checked or not _needs_check(owner, combination.workload):
                 continue
             checked.add(pair)
-            try:
+            with file.places.errors_at((*file.path_of(key), names.index(owner.name))):
                 check(combination)
-            except ExperimentError as error:
-                path: Path = (*file.path_of(key), names.index(owner.name))
-                raise file.error(path, str(error), error.hint) from None
 
 
 def _check_averages(file: ExperimentFile, combinations: Sequence[Combination]) -> None:
@@ -195,12 +190,10 @@ def check_tokens(file: ExperimentFile, combination: Combination) -> None:
     for name in (*combination.space, *combination.fixed):
         if name not in schedule.amounts:
             continue
-        try:
+        keys = (schedule.name, schedule.label, combination.optimizer.name)
+        inner = [key for key in keys if name in sections.get(key, ())]
+        with file.places.errors_at(("search", *inner[:1], name)):
             schedule.amount_of_step(name, 1, workload.tokens_per_example)
-        except ExperimentError as error:
-            keys = (schedule.name, schedule.label, combination.optimizer.name)
-            inner = [key for key in keys if name in sections.get(key, ())]
-            raise file.error(("search", *inner[:1], name), str(error), error.hint) from None
 
 
 def check_rule(file: ExperimentFile, combination: Combination, batch_size: int) -> None:
@@ -209,12 +202,9 @@ def check_rule(file: ExperimentFile, combination: Combination, batch_size: int) 
     Raises:
         ExperimentError: it does not; with its place.
     """
-    if combination.rule is None:
-        return
-    try:
-        combination.rule.check_size(batch_size, combination.workload.tokens_per_example)
-    except ExperimentError as error:
-        raise file.error(file.path_of("rule"), str(error), error.hint) from None
+    if combination.rule is not None:
+        with file.places.errors_at(file.path_of("rule")):
+            combination.rule.check_size(batch_size, combination.workload.tokens_per_example)
 
 
 def ramp_of(
@@ -231,14 +221,15 @@ def ramp_of(
     """
     if combination.ramp is None:
         return None
+    path = ("grid", "batch_size", "ramp")
     if train_size is None:
         message = "ramp: the training set is read in sequence, or has no end"
         hint = "a batch size grows over a training set of known size alone"
-        raise file.error(("grid", "batch_size", "ramp"), message, hint)
+        raise file.error(path, message, hint)
     schedule, tokens = combination.schedule, combination.workload.tokens_per_example
     fixed = {n: v for n, v in combination.fixed.items() if n in schedule.arguments}
     ghost = combination.technique.get("ghost_batch")
-    try:
+    with file.places.errors_at(path):
         return combination.ramp.resolve(
             batch_size,
             budget_steps,
@@ -248,8 +239,6 @@ def ramp_of(
             arguments=schedule.resolve(fixed, budget_steps, batch_size, tokens),
             tuned=[name for name in combination.space if name in schedule.arguments],
         )
-    except ExperimentError as error:
-        raise file.error(("grid", "batch_size", "ramp"), str(error), error.hint) from None
 
 
 def sizes_in_examples(file: ExperimentFile, combination: Combination) -> list[int | str]:
@@ -260,11 +249,8 @@ def sizes_in_examples(file: ExperimentFile, combination: Combination) -> list[in
             one in sequences, and examples are none.
     """
     workload = combination.workload
-    try:
+    with file.places.errors_at(file.sizes_path, named=True):
         return in_examples(file.batch_sizes, workload.tokens_per_example, workload.example_unit)
-    except AmountError as error:
-        path = (*file.sizes_path, error.position)
-        raise file.error(path, f"{dotted(file.sizes_path)}: {error}", error.hint) from None
 
 
 def check_units(file: ExperimentFile, combination: Combination) -> None:
@@ -276,17 +262,13 @@ def check_units(file: ExperimentFile, combination: Combination) -> None:
     """
     sizes, workload = sizes_in_examples(file, combination), combination.workload
     if (rule := combination.rule) is not None:
-        try:
+        with file.places.errors_at(file.path_of("rule")):
             rule.check_base(sizes)
-        except ExperimentError as error:
-            raise file.error(file.path_of("rule"), str(error), error.hint) from None
         for size in sizes:
             if isinstance(size, int):
                 check_rule(file, combination, size)
-    try:
+    with file.places.errors_at(("budget",)):
         file.parsed_budget.check_tokens(workload.tokens_per_example)
-    except AmountError as error:
-        raise file.error(("budget",), str(error), error.hint) from None
     if file.parsed_budget.tokens:
         path: Path = ("budget",)
     elif any(isinstance(size, SizeInUnit) and size.unit == TOKENS for size in file.batch_sizes):
@@ -317,10 +299,8 @@ def budget_in_steps(
         ExperimentError: it is less than a step or too many, makes too many evaluations, or is
             over one pass where data are not to be repeated.
     """
-    try:
+    with file.places.errors_at(("budget",)):
         steps = file.parsed_budget.in_steps(batch_size, train_size, workload.tokens_per_example)
-    except AmountError as error:
-        raise file.error(("budget",), str(error), error.hint) from None
     if steps < 1:
         message = f"budget {file.budget} is less than one step at batch size {batch_size}"
         raise file.error(("budget",), message, "add steps: 50 epochs + 2000 steps")

@@ -126,10 +126,9 @@ def combinations(file: ExperimentFile) -> tuple[list[Combination], Search]:
             if rule is not None:
                 _check_rule(file, rule, entries)
             for name in optimizer.domains.keys() & entries.keys():
-                path = (
-                    ("search", name) if name in tuned.general else ("search", optimizer.label, name)
-                )
-                check_domain(entries[name], optimizer.domains[name], None, path, file.places)
+                section = () if name in tuned.general else (optimizer.label,)
+                with file.places.errors_at(("search", *section, name), named=True):
+                    check_domain(entries[name], optimizer.domains[name])
             space = {n: e for n, e in entries.items() if isinstance(e, Dimension)}
             fixed = {n: e for n, e in entries.items() if not isinstance(e, Dimension)}
             fields = {**swept, **{n: e for n, e in fixed.items() if n in grid.fields}}
@@ -225,10 +224,8 @@ def _check_rule(file: ExperimentFile, rule: Rule, entries: Entries) -> None:
         name: entry.levels(2) if isinstance(entry, Dimension) else (entry,)
         for name, entry in entries.items()
     }
-    try:
+    with file.places.errors_at(file.path_of("rule")):
         rule.check_search(ends)
-    except ExperimentError as error:
-        raise file.error(file.path_of("rule"), str(error), error.hint) from None
 
 
 def _with_baselines(file: ExperimentFile, combinations: Sequence[Combination]) -> list[Combination]:

@@ -15,7 +15,7 @@ from experiments import identity, search, techniques
 from experiments.batch_sizes import BatchSizes
 from experiments.config import load as reading
 from experiments.config import yaml_lines
-from experiments.config.amounts import AmountError, with_full
+from experiments.config.amounts import with_full
 from experiments.config.checks import (
     budget_in_steps,
     check_directions,
@@ -153,10 +153,8 @@ class Experiment(ExperimentFile):
         return yaml_lines.write(data)
 
     def _sizes_in(self, train_size: int | None, combination: Combination) -> list[int]:
-        try:
+        with self.places.errors_at(("grid", "batch_size")):
             return with_full(sizes_in_examples(self, combination), train_size)
-        except AmountError as error:
-            raise self.error(("grid", "batch_size"), str(error), error.hint) from None
 
     def _trials(self, combination: Combination) -> int:
         """Feasible trials of each of its studies: of points at most as many as there are."""

@@ -13,7 +13,7 @@ from experiments import optimizers, schedules, techniques
 from experiments.config.amounts import SizeInUnit
 from experiments.config.schema import ExperimentFile
 from experiments.config.yaml_lines import Path, dotted
-from experiments.errors import ExperimentError, nearest
+from experiments.errors import ExperimentError, below, nearest
 from experiments.factors.design import combinations
 from experiments.factors.ramp import Ramp
 from experiments.factors.rule import Rule
@@ -116,12 +116,10 @@ class Grid:
         path = file.path_of("rule")
         sizes = [size for size in file.batch_sizes if not isinstance(size, SizeInUnit)]
         known = sizes if len(sizes) == len(file.batch_sizes) else None
-        for rule in filter(None, self.rules):
-            try:
-                rule.check(known, self.optimizers)
-            except ExperimentError as error:
-                where = (*path, self.rules.index(rule))
-                raise file.error(where, str(error), error.hint) from None
+        for i, rule in enumerate(self.rules):
+            with file.places.errors_at((*path, i)):
+                if rule is not None:
+                    rule.check(known, self.optimizers)
 
     def _check_arguments(self, file: ExperimentFile) -> None:
         """An argument must belong to one: the schedule, the optimizer or the workload."""
@@ -185,16 +183,17 @@ def _values(file: ExperimentFile, key: str, value: Any) -> Sequence[Any]:
         return values
     seen: set[str] = set()
     for i, item in enumerate(values):
-        message = f"grid.{key}: {item!r} is not a value"
-        if item is None or isinstance(item, Mapping):
-            raise file.error((*path, i), message, "what is tuned is written below search:")
-        try:
-            text = canonical(item)
-        except ExperimentError:
-            raise file.error((*path, i), message) from None
-        if text in seen:
-            raise file.error((*path, i), f"grid.{key}: {item!r} is given twice", "keep one")
-        seen.add(text)
+        with file.places.errors_at(path, named=True), below(i):
+            message = f"{item!r} is not a value"
+            if item is None or isinstance(item, Mapping):
+                raise ExperimentError(message, hint="what is tuned is written below search:")
+            try:
+                text = canonical(item)
+            except ExperimentError:
+                raise ExperimentError(message) from None
+            if text in seen:
+                raise ExperimentError(f"{item!r} is given twice", hint="keep one")
+            seen.add(text)
     return values
 
 
@@ -207,10 +206,8 @@ def _load(
         path = (*file.path_of(key), i)
         if not isinstance(name, str):
             raise file.error(path, f"{key} {name!r} is not a name")
-        try:
+        with file.places.errors_at(path):
             loaded.append(get(name, file.base))
-        except ExperimentError as error:
-            raise file.error(path, str(error), error.hint) from None
     return loaded
 
 
@@ -266,9 +263,9 @@ def _techniques(file: ExperimentFile, axes: Mapping[str, Sequence[Any]]) -> list
     arguments: list[dict[str, Any]] = []
     for i, value in enumerate(values):
         arguments.append(_technique(file, (*place, i), value))
-        if arguments[-1] in arguments[:-1]:
-            message = f"{dotted(place)}: {value!r} is given twice"
-            raise file.error((*place, i), message, "keep one")
+        with file.places.errors_at(place, named=True), below(i):
+            if arguments[-1] in arguments[:-1]:
+                raise ExperimentError(f"{value!r} is given twice", hint="keep one")
     return [
         {**dict(zip(settings, combination, strict=True)), **each}
         for *combination, each in itertools.product(*settings.values(), arguments)
@@ -285,13 +282,10 @@ def _factors(
     """Ramps or rules, each of them once."""
     factors: list[T] = []
     for i, value in enumerate(values):
-        try:
+        with file.places.errors_at(path, named=True), below(i):
             factor = parse(value)
-        except ExperimentError as error:
-            raise file.error((*path, i), f"{dotted(path)}: {error}", error.hint) from None
-        if factor in factors:
-            message = f"{dotted(path)}: {value!r} is given twice"
-            raise file.error((*path, i), message, "keep one")
+            if factor in factors:
+                raise ExperimentError(f"{value!r} is given twice", hint="keep one")
         factors.append(factor)
     return factors
 
@@ -321,18 +315,15 @@ def _technique(file: ExperimentFile, path: Path, value: Any) -> dict[str, Any]:
     if not isinstance(described, Mapping) or not described:
         message = f"technique {value!r} is neither a name nor names with their arguments"
         raise file.error(path, message, "for example: technique: {clip: 1.0}; or none")
-    here = path
-    try:
-        for name in described:
-            here = (*path, name)
+    kinds = (ExperimentError, WorkloadError)
+    for name in described:
+        with file.places.errors_at((*path, name), *kinds):
             techniques.load({name: described[name]}, file.base)
-        here = path
+    with file.places.errors_at(path, *kinds):
         loaded = techniques.load(described, file.base)
-        for name, technique in loaded.parts.items():
-            here = (*path, name) if isinstance(value, Mapping) else path
+    for name, technique in loaded.parts.items():
+        with file.places.errors_at((*path, name), *kinds):
             loaded.parts[name] = technique.in_layout(written_layout(file))
             for data_file in technique.data_files():
                 technique.located(data_file, file.base)
-    except (ExperimentError, WorkloadError) as error:
-        raise file.error(here, str(error), error.hint) from None
     return {name: technique.written for name, technique in loaded.parts.items()}

@@ -22,9 +22,9 @@ from pydantic import (
 )
 
 from experiments import search
-from experiments.config.amounts import AmountError, BatchSize, Budget, batch_sizes
+from experiments.config.amounts import BatchSize, Budget, batch_sizes
 from experiments.config.sources import why_not_copied
-from experiments.config.yaml_lines import Path, Places, dotted
+from experiments.config.yaml_lines import Path, Places
 from experiments.errors import ExperimentError, elsewhere, nearest
 from experiments.factors.design import Design
 from experiments.plan import Precision
@@ -174,12 +174,8 @@ class ExperimentFile(BaseModel):
                 message = "grid.batch_size has no from: the batch sizes of the first step"
                 raise self.error(path, message, "for example: {from: 16..64, ramp: …}")
             sizes = sizes[_FROM]
-        try:
+        with self._places.errors_at(self.sizes_path, named=True):
             return batch_sizes(sizes)
-        except AmountError as error:
-            path = self.sizes_path
-            where = (*path, error.position)
-            raise self.error(where, f"{dotted(path)}: {error}", error.hint) from None
 
     @property
     def sizes_path(self) -> Path:
@@ -197,18 +193,14 @@ class ExperimentFile(BaseModel):
     @functools.cached_property
     def parsed_budget(self) -> Budget:
         """The budget as a sum of epochs, steps, examples and tokens."""
-        try:
+        with self._places.errors_at(("budget",)):
             return Budget.parse(self.budget)
-        except AmountError as error:
-            raise self.error(("budget",), str(error), error.hint) from None
 
     @functools.cached_property
     def parsed_design(self) -> Design:
         """Which combinations of the factors are studied, and how often the baseline is."""
-        try:
+        with self._places.errors_at(("design",)):
             return Design.parse(self.design)
-        except ExperimentError as error:
-            raise self.error(("design",), str(error), error.hint) from None
 
     @property
     def search_method(self) -> str:
@@ -225,10 +217,8 @@ class ExperimentFile(BaseModel):
             raise self.error(("target",), message, f"at most {_MOST_TARGETS}")
         targets: list[Target] = []
         for i, text in enumerate(texts):
-            try:
+            with self._places.errors_at(("target", i), ResultsError):
                 target = Target.parse(text)
-            except ResultsError as error:
-                raise self.error(("target", i), str(error), error.hint) from None
             first = targets[0] if targets else target
             if target.metric != first.metric:
                 message = f"targets of two metrics: {first.metric} and {target.metric}"

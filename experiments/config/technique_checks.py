@@ -3,6 +3,7 @@ model, examples and batch sizes."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -161,7 +162,8 @@ def _check_techniques(
     checked: set[str] = set()
     for place, combination in enumerate(combinations):
         path = _path(file, combination, kinds)
-        try:
+        # What this machine's processor lacks may be on the device that trains.
+        with file.places.errors_at(path), contextlib.suppress(DeviceError):
             loaded = techniques.load(combination.technique, file.base)
             ghost = combination.technique.get("ghost_batch")
             for size in sizes[place]:
@@ -172,10 +174,6 @@ def _check_techniques(
             if key not in checked and loaded.define(*_CHECKED_HOOKS):
                 checked.add(key)
                 _check_with_workload(file, combination, loaded, min(sizes[place]), data)
-        except DeviceError:
-            continue  # it is trained elsewhere, perhaps
-        except ExperimentError as error:
-            raise file.error(path, str(error), error.hint) from None
 
 
 def check_device(

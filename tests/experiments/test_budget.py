@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.config.amounts import AmountError, Budget
+from experiments.config.amounts import Budget
+from experiments.errors import ExperimentError
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def test_a_sum_in_steps(text, batch_size, steps):
     ],
 )
 def test_what_is_no_budget(text, message):
-    with pytest.raises(AmountError, match=message):
+    with pytest.raises(ExperimentError, match=message):
         Budget.parse(text)
 
 
