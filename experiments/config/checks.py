@@ -4,7 +4,7 @@ lengths in tokens, batch sizes that grow, the processes of a pack."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
@@ -87,7 +87,6 @@ def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combi
     """
     _check_averages(file, combinations)
     for key, check in (("optimizer", _check_optimizer), ("schedule", _check_schedule)):
-        names = list(dict.fromkeys(getattr(c, key).name for c in combinations))
         checked: set[tuple[str, str]] = set()
         for combination in combinations:
             owner = getattr(combination, key)
@@ -95,7 +94,7 @@ def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combi
             if pair in checked or not _needs_check(owner, combination.workload):
                 continue
             checked.add(pair)
-            with file.places.errors_at((*file.path_of(key), names.index(owner.name))):
+            with file.places.errors_at(combination.paths[key]):
                 check(combination)
 
 
@@ -107,7 +106,7 @@ def _check_averages(file: ExperimentFile, combinations: Sequence[Combination]) -
             weights, not of the optimizer's.
     """
     for combination in combinations:
-        optimizer, place = combination.optimizer, file.path_of("technique")
+        optimizer = combination.optimizer
         averaging = [
             part.label
             for part in techniques.load(combination.technique, file.base)
@@ -115,7 +114,7 @@ def _check_averages(file: ExperimentFile, combinations: Sequence[Combination]) -
         ]
         if averaging and optimizer.averages:
             raise file.error(
-                place,
+                combination.paths["technique"],
                 f"technique {averaging[0]} and optimizer {optimizer.label} both make evaluations "
                 "measure other weights than those that are trained",
                 f"leave {averaging[0]} out, or choose an optimizer that averages nothing, such as "
@@ -185,15 +184,10 @@ def check_tokens(file: ExperimentFile, combination: Combination) -> None:
     Raises:
         ExperimentError: one is, and it has none; with the place of the length.
     """
-    schedule, workload = combination.schedule, combination.workload
-    sections = {key: value for key, value in file.search.items() if isinstance(value, Mapping)}
-    for name in (*combination.space, *combination.fixed):
-        if name not in schedule.amounts:
-            continue
-        keys = (schedule.name, schedule.label, combination.optimizer.name)
-        inner = [key for key in keys if name in sections.get(key, ())]
-        with file.places.errors_at(("search", *inner[:1], name)):
-            schedule.amount_of_step(name, 1, workload.tokens_per_example)
+    schedule, tokens = combination.schedule, combination.workload.tokens_per_example
+    for name in sorted(schedule.amounts.keys() & {*combination.space, *combination.fixed}):
+        with file.places.errors_at(combination.paths[name]):
+            schedule.amount_of_step(name, 1, tokens)
 
 
 def check_rule(file: ExperimentFile, combination: Combination, batch_size: int) -> None:
@@ -203,7 +197,7 @@ def check_rule(file: ExperimentFile, combination: Combination, batch_size: int) 
         ExperimentError: it does not; with its place.
     """
     if combination.rule is not None:
-        with file.places.errors_at(file.path_of("rule")):
+        with file.places.errors_at(combination.paths["rule"]):
             combination.rule.check_size(batch_size, combination.workload.tokens_per_example)
 
 
@@ -221,15 +215,14 @@ def ramp_of(
     """
     if combination.ramp is None:
         return None
-    path = ("grid", "batch_size", "ramp")
-    if train_size is None:
-        message = "ramp: the training set is read in sequence, or has no end"
-        hint = "a batch size grows over a training set of known size alone"
-        raise file.error(path, message, hint)
     schedule, tokens = combination.schedule, combination.workload.tokens_per_example
     fixed = {n: v for n, v in combination.fixed.items() if n in schedule.arguments}
     ghost = combination.technique.get("ghost_batch")
-    with file.places.errors_at(path):
+    with file.places.errors_at(combination.paths["ramp"]):
+        if train_size is None:
+            message = "ramp: the training set is read in sequence, or has no end"
+            hint = "a batch size grows over a training set of known size alone"
+            raise ExperimentError(message, hint=hint)
         return combination.ramp.resolve(
             batch_size,
             budget_steps,
@@ -262,7 +255,7 @@ def check_units(file: ExperimentFile, combination: Combination) -> None:
     """
     sizes, workload = sizes_in_examples(file, combination), combination.workload
     if (rule := combination.rule) is not None:
-        with file.places.errors_at(file.path_of("rule")):
+        with file.places.errors_at(combination.paths["rule"]):
             rule.check_base(sizes)
         for size in sizes:
             if isinstance(size, int):
@@ -274,7 +267,7 @@ def check_units(file: ExperimentFile, combination: Combination) -> None:
     elif any(isinstance(size, SizeInUnit) and size.unit == TOKENS for size in file.batch_sizes):
         path = file.sizes_path
     elif rule is not None and rule.in_tokens:
-        path = file.path_of("rule")
+        path = combination.paths["rule"]
     else:
         return
     for name in workload.fields.keys() & combination.space.keys():

@@ -42,6 +42,8 @@ class Grid:
     schedules: Sequence[Schedule]
     techniques: Sequence[Mapping[str, Any]]
     """Each with its settings: precision and ghost batch."""
+    technique_paths: Sequence[Path]
+    """Where the techniques of each are written."""
     ramps: Sequence[Ramp | None]
     rules: Sequence[Rule | None]
     fields: Sequence[str]
@@ -84,10 +86,12 @@ class Grid:
         if "optimizer" not in axes:
             message = "grid has no optimizer"
             raise file.error(("grid",), message, "for example: optimizer: [sgd, momentum, adam]")
+        described, technique_paths = _techniques(file, axes)
         grid = cls(
             optimizers=_load(file, "optimizer", axes["optimizer"], optimizers.get),
             schedules=_load(file, "schedule", axes.get("schedule", [file.schedule]), schedules.get),
-            techniques=_techniques(file, axes),
+            techniques=described,
+            technique_paths=technique_paths,
             ramps=_factors(file, ("grid", "batch_size", "ramp"), file.ramps, Ramp.parse),
             rules=_factors(file, file.path_of("rule"), _rules(file, axes), Rule.parse),
             fields=fields,
@@ -138,25 +142,14 @@ class Grid:
 
 
 def load_workload(
-    file: ExperimentFile, fields: Mapping[str, Any], optimizer: Optimizer | None = None
+    file: ExperimentFile, fields: Mapping[str, Any], paths: Mapping[str, Path]
 ) -> Workload:
-    """The workload with these fields; an error has the place where the field was given.
-
-    Args:
-        optimizer: that of the study, whose section of ``search`` may give fields.
-    """
+    """The workload with these fields; an error has the place where the field was given."""
     try:
         return workloads.load(file.workload, fields, file.base)
     except WorkloadError as error:
         named = [name for name in fields if f"field {name!r}" in str(error)]
-        path: Path = ("grid", named[0]) if named else ("workload",)
-        if named and named[0] not in file.grid:
-            path = ("search", named[0])
-            for key in (optimizer.name, optimizer.label) if optimizer else ():
-                section = file.search.get(key)
-                if isinstance(section, Mapping) and named[0] in section:
-                    path = ("search", key, named[0])
-            path = path if file.points is None else ("points",)
+        path = paths[named[0]] if named else ("workload",)
         raise file.error(path, str(error), error.hint) from None
 
 
@@ -168,7 +161,7 @@ def _field_names(file: ExperimentFile, axes: Mapping[str, Sequence[Any]]) -> lis
         if "needs a value" not in str(error):
             raise file.error(("workload",), str(error), error.hint) from None
     swept = {key: values[0] for key, values in axes.items() if key not in _KEYS}
-    return list(load_workload(file, swept).fields)
+    return list(load_workload(file, swept, {name: ("grid", name) for name in swept}).fields)
 
 
 def _values(file: ExperimentFile, key: str, value: Any) -> Sequence[Any]:
@@ -239,8 +232,10 @@ def _check_labels(file: ExperimentFile, grid: Grid) -> None:
         raise file.error(path, f"{dotted(path[:-1])}: {message}", hint)
 
 
-def _techniques(file: ExperimentFile, axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """The settings of the grid, each with each of its techniques."""
+def _techniques(
+    file: ExperimentFile, axes: Mapping[str, Sequence[Any]]
+) -> tuple[list[dict[str, Any]], list[Path]]:
+    """The settings of the grid, each with each of its techniques, and where these are written."""
     settings: dict[str, Sequence[Any]] = {}
     for key in SETTINGS:
         if key in axes:
@@ -266,10 +261,11 @@ def _techniques(file: ExperimentFile, axes: Mapping[str, Sequence[Any]]) -> list
         with file.places.errors_at(place, named=True), below(i):
             if arguments[-1] in arguments[:-1]:
                 raise ExperimentError(f"{value!r} is given twice", hint="keep one")
-    return [
-        {**dict(zip(settings, combination, strict=True)), **each}
-        for *combination, each in itertools.product(*settings.values(), arguments)
+    combined = [*itertools.product(*settings.values(), enumerate(arguments))]
+    described = [
+        {**dict(zip(settings, values, strict=True)), **each} for *values, (_, each) in combined
     ]
+    return described, [(*place, i) for *_, (i, _) in combined]
 
 
 def _rules(file: ExperimentFile, axes: Mapping[str, Sequence[Any]]) -> Sequence[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.config.grid import Grid
 from experiments.config.schema import ExperimentFile
-from experiments.config.tuning import Entries, check_value, refuse_two_lengths
+from experiments.config.tuning import Given, check_value, refuse_two_lengths
 from experiments.config.yaml_lines import Path, dotted
 from experiments.errors import ExperimentError, nearest
 from experiments.identity import canonical
@@ -59,8 +59,8 @@ class HandPicked:
         return {name for _, points in self._lists.values() for point in points for name in point}
 
     def of(
-        self, optimizer: Optimizer, schedule: Schedule, entries: Entries
-    ) -> tuple[tuple[Point, ...], dict[str, Any]]:
+        self, optimizer: Optimizer, schedule: Schedule, entries: Mapping[str, Given]
+    ) -> tuple[tuple[Point, ...], dict[str, Given]]:
         """The points of a study, and its search with their values instead of ranges.
 
         What this optimizer does not have is left out; points that are then equal become one.
@@ -71,7 +71,7 @@ class HandPicked:
         legal = optimizer.arguments.union(schedule.arguments, self._grid.fields)
         path, points = self._lists[optimizer.name]
         given = [name for name in sorted({n for p in points for n in p}) if name in legal]
-        tuned = [name for name, entry in entries.items() if isinstance(entry, Dimension)]
+        tuned = [name for name, each in entries.items() if isinstance(each.entry, Dimension)]
 
         def is_given(name: str) -> bool:
             """In another form: a length is a share or a number of steps, examples or tokens."""
@@ -90,7 +90,7 @@ class HandPicked:
             distinct.setdefault(canonical(row), row)
         rest = {n: e for n, e in entries.items() if n not in wanted and not is_given(n)}
         rows = tuple(distinct.values())
-        of_points = {name: self._entry(name, rows) for name in given}
+        of_points = {name: Given(self._entry(name, rows), path) for name in given}
         return rows, dict(sorted({**rest, **of_points}.items()))
 
     def _entry(self, name: str, points: Sequence[Point]) -> Dimension | Value:

@@ -11,7 +11,7 @@ import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -28,9 +28,18 @@ from experiments.search.domains import DOMAINS, Domain
 from experiments.search.space import SCALES, Dimension
 
 Entry = Dimension | Value
-Entries = Mapping[str, Entry]
 
 _WHOLE_SCALES = ("integer", "discrete")
+
+
+class Given(NamedTuple):
+    """What is given for a metaparameter, and where in the file; nowhere: it is a default."""
+
+    entry: Entry
+    path: Path = ()
+
+
+Entries = Mapping[str, Given]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,29 +58,31 @@ class Search:
         """
         owners = {*optimizers.names(), *schedules.names()}
         owners.update(key for owner in grid.owners for key in _keys(owner))
-        general: dict[str, Entry] = {}
+        general: dict[str, Given] = {}
         sections: dict[str, Entries] = {}
         for name, value in raw.items():
             path: Path = ("search", name)
             with places.errors_at(path, named=True):
                 _refuse_rule(name, value)
                 if not _is_section(name, value, owners):
-                    general[name] = _entry(name, value)
+                    general[name] = Given(_entry(name, value), path)
                     continue
                 if name not in owners and not _is_optimizer(name):
                     message = "no optimizer or schedule of that name, and no range"
                     raise ExperimentError(message, hint=_section_hint(name, value, owners))
-            section: dict[str, Entry] = {}
+            section: dict[str, Given] = {}
             for inner, entry in value.items():
                 with places.errors_at((*path, inner), named=True):
-                    section[inner] = _entry(inner, entry)
+                    section[inner] = Given(_entry(inner, entry), (*path, inner))
             sections[name] = section
         return cls(general=general, sections=sections)
 
-    def resolve(self, optimizer: Optimizer, schedule: Schedule, fields: Iterable[str]) -> Entries:
+    def resolve(
+        self, optimizer: Optimizer, schedule: Schedule, fields: Iterable[str]
+    ) -> dict[str, Given]:
         """What a study of these tunes and fixes, by name in alphabetical order."""
         legal = optimizer.arguments | schedule.arguments | set(fields)
-        entries: dict[str, Entry] = {}
+        entries: dict[str, Given] = {}
         layers = (
             _space(optimizer.space, f"optimizer {optimizer.name}"),
             _space(schedule.space, f"schedule {schedule.name}"),
@@ -80,12 +91,12 @@ class Search:
             self._of(optimizer),
         )
         for layer in layers:
-            for name, entry in layer.items():
+            for name, given in layer.items():
                 if name in legal:
                     # A length is a share or a number of steps, examples or tokens: one of them.
                     for form in schedule.other_forms(name):
                         entries.pop(form, None)
-                    entries[name] = entry
+                    entries[name] = given
         return dict(sorted(entries.items()))
 
     def check(self, grid: Grid, base: str | None, places: Places) -> None:
@@ -95,11 +106,11 @@ class Search:
             ExperimentError: it does not.
         """
         everywhere = grid.scheduled.union(*(o.arguments for o in grid.optimizers))
-        for name, entry in self.general.items():
-            with places.errors_at(("search", name), named=True):
+        for name, given in self.general.items():
+            with places.errors_at(given.path, named=True):
                 if name not in everywhere:
                     raise _unknown(name, everywhere)
-                check_value(name, entry, grid, grid.schedules)
+                check_value(name, given.entry, grid, grid.schedules)
         with places.errors_at(("search",), named=True):
             refuse_two_lengths(self.general, grid.schedules)
         by_key = {key: owner for owner in grid.owners for key in _keys(owner)}
@@ -108,31 +119,30 @@ class Search:
                 message = f"search has {owner.name} and {owner.label}, which it is called"
                 raise places.error(("search", owner.label), message, "keep one of the two")
         for section, entries in self.sections.items():
-            path = ("search", section)
-            with places.errors_at(path, named=True):
+            with places.errors_at(("search", section), named=True):
                 owner = by_key.get(section) or _other(section, base)
                 legal, checked = owner.arguments | grid.scheduled, grid.schedules
                 if isinstance(owner, Schedule):
                     legal, checked = owner.arguments, [owner]
                 refuse_two_lengths(entries, checked)
-            for name, entry in entries.items():
-                with places.errors_at((*path, name), named=True):
+            for name, given in entries.items():
+                with places.errors_at(given.path, named=True):
                     if name not in legal:
                         hint = nearest(name, sorted(legal))
                         raise ExperimentError(f"{section} has no argument {name!r}", hint=hint)
-                    check_value(name, entry, grid, checked)
+                    check_value(name, given.entry, grid, checked)
 
     def written(
         self, in_grid: Sequence[Optimizer], plans: Sequence[Schedule], fields: Iterable[str]
     ) -> dict[str, Any]:
         """All spaces of the grid in full, defaults too, as an experiment file writes them."""
         fields = frozenset(fields)
-        parts: dict[str, dict[str, Entry]] = {}
+        parts: dict[str, dict[str, Given]] = {}
         for optimizer in in_grid:
             arguments = {
-                name: entry
+                name: given
                 for schedule in plans
-                for name, entry in self.resolve(optimizer, schedule, fields).items()
+                for name, given in self.resolve(optimizer, schedule, fields).items()
                 if name in optimizer.arguments | fields
             }
             parts[optimizer.name] = {**arguments, **self._of(optimizer)}
@@ -141,10 +151,7 @@ class Search:
             entries = general.resolve(in_grid[0], schedule, ())
             parts[schedule.name] = {n: e for n, e in entries.items() if n in schedule.arguments}
         return {
-            section: {
-                name: e.notation() if isinstance(e, Dimension) else in_text(e)
-                for name, e in sorted(entries.items())
-            }
+            section: {name: _written(given.entry) for name, given in sorted(entries.items())}
             for section, entries in parts.items()
             if entries
         }
@@ -243,12 +250,17 @@ def _entry(name: str, value: Any) -> Entry:
         return Dimension.parse(scale, bounds)
 
 
+def _written(entry: Entry) -> Any:
+    """As an experiment file writes it."""
+    return entry.notation() if isinstance(entry, Dimension) else in_text(entry)
+
+
 def _space(space: Mapping[str, Any], owner: str) -> Entries:
     """A default space, in the notation of the file."""
     entries = {}
     for name, value in space.items():
         try:
-            entries[name] = _entry(name, value)
+            entries[name] = Given(_entry(name, value))
         except ExperimentError as error:
             message = f"{owner}: space of {name}: {error}"
             raise ExperimentError(message, hint=error.hint) from None
