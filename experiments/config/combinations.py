@@ -106,10 +106,8 @@ def combinations(file: ExperimentFile) -> tuple[list[Combination], Search]:
         WorkloadError: the workload itself is wrong.
     """
     grid = Grid.read(file)
-    tuned = Search.parse(file.search, grid, file.places)
-    tuned.check(grid, file.base, file.places)
+    tuned = Search.read(file, grid)
     picked = None if file.points is None else HandPicked(file, grid)
-    _check_swept(file, grid, tuned, picked)
     result = []
     for values in itertools.product(*grid.swept.values()):
         swept = dict(zip(grid.swept, values, strict=True))
@@ -190,21 +188,6 @@ def at_steps(
         fixed=resolved(combination.fixed, seen, examples),
         ramp=ramp and replace(ramp, changes=resolved(ramp.changes, seen, examples)),
     )
-
-
-def _check_swept(
-    file: ExperimentFile, grid: Grid, tuned: Search, picked: HandPicked | None
-) -> None:
-    """A field is swept or tuned, not both."""
-    paths: set[tuple[str, ...]] = {(name,) for name in tuned.general}
-    paths |= {(section, name) for section, entries in tuned.sections.items() for name in entries}
-    for path in sorted(paths):
-        if path[-1] in grid.swept:
-            message = f"{path[-1]} is in the grid and in search"
-            raise file.error(("search", *path), message, "keep one of the two")
-    for name in sorted(picked.names.intersection(grid.swept) if picked else ()):
-        message = f"{name} is in the grid and in points"
-        raise file.error(("grid", name), message, "keep one of the two")
 
 
 def _workload(

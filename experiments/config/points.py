@@ -53,11 +53,6 @@ class HandPicked:
             if optimizer.name not in self._lists:
                 raise file.error(("points",), f"points has no entry for {optimizer.label}")
 
-    @property
-    def names(self) -> set[str]:
-        """All metaparameters that points give."""
-        return {name for _, points in self._lists.values() for point in points for name in point}
-
     def of(
         self, optimizer: Optimizer, schedule: Schedule, entries: Mapping[str, Given]
     ) -> tuple[tuple[Point, ...], dict[str, Given]]:

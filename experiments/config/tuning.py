@@ -17,7 +17,8 @@ import torch
 
 from experiments import optimizers, schedules
 from experiments.config.grid import Grid
-from experiments.config.yaml_lines import Path, Places
+from experiments.config.schema import ExperimentFile
+from experiments.config.yaml_lines import Path
 from experiments.errors import ExperimentError, below, nearest
 from experiments.factors.of_target import OfTarget, in_text, mentions
 from experiments.factors.rule import in_rule
@@ -50,31 +51,51 @@ class Search:
     sections: Mapping[str, Entries] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, raw: Mapping[str, Any], grid: Grid, places: Places) -> Search:
-        """Read ``search:``.
+    def read(cls, file: ExperimentFile, grid: Grid) -> Search:
+        """Read ``search:`` of a file. Every name belongs to something in the grid, and every value
+        is legal for it.
 
         Raises:
-            ExperimentError: an unknown scale, an impossible range, a section of an unknown name.
+            ExperimentError: one is not; an impossible range, a section of an unknown name.
         """
-        owners = {*optimizers.names(), *schedules.names()}
-        owners.update(key for owner in grid.owners for key in _keys(owner))
+        places = file.places
+        by_key = {key: owner for owner in grid.owners for key in _keys(owner)}
+        owners = {*optimizers.names(), *schedules.names(), *by_key}
+        everywhere = grid.scheduled.union(*(o.arguments for o in grid.optimizers))
         general: dict[str, Given] = {}
         sections: dict[str, Entries] = {}
-        for name, value in raw.items():
+        for name, value in file.search.items():
             path: Path = ("search", name)
             with places.errors_at(path, named=True):
                 _refuse_rule(name, value)
                 if not _is_section(name, value, owners):
                     general[name] = Given(_entry(name, value), path)
+                    if name not in everywhere:
+                        raise _unknown(name, everywhere)
+                    check_value(name, general[name].entry, grid, grid.schedules)
                     continue
                 if name not in owners and not _is_optimizer(name):
                     message = "no optimizer or schedule of that name, and no range"
                     raise ExperimentError(message, hint=_section_hint(name, value, owners))
+                owner = by_key.get(name) or _other(name, file.base)
+                legal, checked = owner.arguments | grid.scheduled, grid.schedules
+                if isinstance(owner, Schedule):  # the form that it gives a length is its own
+                    legal, checked = owner.arguments, [owner]
+                refuse_two_lengths(value, checked)
+                if sections.keys() & {*_keys(owner)}:
+                    message = f"{owner.name} and {owner.label}, which it is called, have sections"
+                    raise ExperimentError(message, hint="keep one of the two")
             section: dict[str, Given] = {}
             for inner, entry in value.items():
                 with places.errors_at((*path, inner), named=True):
                     section[inner] = Given(_entry(inner, entry), (*path, inner))
+                    if inner not in legal:
+                        hint = nearest(inner, sorted(legal))
+                        raise ExperimentError(f"{name} has no argument {inner!r}", hint=hint)
+                    check_value(inner, section[inner].entry, grid, checked)
             sections[name] = section
+        with places.errors_at(("search",), named=True):
+            refuse_two_lengths(general, grid.schedules)
         return cls(general=general, sections=sections)
 
     def resolve(
@@ -98,39 +119,6 @@ class Search:
                         entries.pop(form, None)
                     entries[name] = given
         return dict(sorted(entries.items()))
-
-    def check(self, grid: Grid, base: str | None, places: Places) -> None:
-        """Every name must belong to something in the grid, and every value be legal for it.
-
-        Raises:
-            ExperimentError: it does not.
-        """
-        everywhere = grid.scheduled.union(*(o.arguments for o in grid.optimizers))
-        for name, given in self.general.items():
-            with places.errors_at(given.path, named=True):
-                if name not in everywhere:
-                    raise _unknown(name, everywhere)
-                check_value(name, given.entry, grid, grid.schedules)
-        with places.errors_at(("search",), named=True):
-            refuse_two_lengths(self.general, grid.schedules)
-        by_key = {key: owner for owner in grid.owners for key in _keys(owner)}
-        for owner in grid.owners:
-            if owner.name != owner.label and {*self.sections} >= {*_keys(owner)}:
-                message = f"search has {owner.name} and {owner.label}, which it is called"
-                raise places.error(("search", owner.label), message, "keep one of the two")
-        for section, entries in self.sections.items():
-            with places.errors_at(("search", section), named=True):
-                owner = by_key.get(section) or _other(section, base)
-                legal, checked = owner.arguments | grid.scheduled, grid.schedules
-                if isinstance(owner, Schedule):
-                    legal, checked = owner.arguments, [owner]
-                refuse_two_lengths(entries, checked)
-            for name, given in entries.items():
-                with places.errors_at(given.path, named=True):
-                    if name not in legal:
-                        hint = nearest(name, sorted(legal))
-                        raise ExperimentError(f"{section} has no argument {name!r}", hint=hint)
-                    check_value(name, given.entry, grid, checked)
 
     def written(
         self, in_grid: Sequence[Optimizer], plans: Sequence[Schedule], fields: Iterable[str]
@@ -305,13 +293,17 @@ def check_value(name: str, entry: Entry, grid: Grid, plans: Sequence[Schedule]) 
         plans: the schedules that the entry is for.
 
     Raises:
-        ExperimentError: it is not; fields of the workload are checked elsewhere.
+        ExperimentError: it is not, or it is swept; other fields of the workload are checked
+            elsewhere.
     """
     if mentions(entry) and not any(name in schedule.shares for schedule in plans):
         raise ExperimentError(
             f"{entry}: {name} is no share of the budget",
             hint="lengths of schedules are: decay, warmup, period …",
         )
+    if name in grid.swept:
+        message = f"{name} is in the grid too"
+        raise ExperimentError(message, hint="keep one of the two")
     if name in grid.fields:
         return
     of_schedules = [schedule for schedule in plans if name in schedule.domains]
