@@ -81,6 +81,7 @@ _KINDS = {
     "string": "text",
     "dict": "a mapping of keys to values",
     "model": "a mapping of keys to values",
+    "list": "a list",
     "finite": "a finite number",
 }
 
@@ -93,6 +94,10 @@ def _reason(error: Any) -> str:
         case "less_than_equal":  # the value may have hundreds of digits
             short = repr(value) if abs(value) < 1e30 else f"{float(value):g}"
             return f"must be at most {context['le']:,}, not {short}"
+        case "too_short":
+            return "is empty"
+        case "too_long":
+            return f"has more than {context['max_length']} items"
         case "string_too_long":
             return f"is over {context['max_length']} letters long"
         case "greater_than":

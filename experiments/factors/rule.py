@@ -36,7 +36,6 @@ from experiments.search.space import Dimension
 Effective = Callable[[Mapping[str, Value]], float | None]
 """An optimizer's ``effective_learning_rate``."""
 
-NAME = "rule"
 _FROM = "from"
 _HALF_LIFE, _TIME_SCALE = "half_life", "time_scale"
 _KINDS = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -52,9 +51,6 @@ class Dimension:
         """
         if scale not in SCALES:
             raise ExperimentError(f"unknown scale {scale!r}", hint=nearest(str(scale), SCALES))
-        if not isinstance(values, Sequence) or isinstance(values, str):
-            hint = f"write {_EXAMPLE[scale]}"
-            raise ExperimentError(f"{scale}: {values!r} is not a list", hint=hint)
         if scale == "discrete":
             return cls(scale="discrete", choices=_choices(values))
         low, high = _bounds(scale, values)
@@ -187,9 +183,10 @@ _EXAMPLE = {
 }
 
 
-def _choices(values: Sequence[Any]) -> tuple[Value, ...]:
-    if not values:
-        raise ExperimentError("discrete: no choices", hint=f"write {_EXAMPLE['discrete']}")
+def _choices(values: Any) -> tuple[Value, ...]:
+    if not isinstance(values, (list, tuple)) or not values:
+        hint = f"write {_EXAMPLE['discrete']}"
+        raise ExperimentError(f"discrete: {values!r} is not a list of choices", hint=hint)
     for value in values:
         if not isinstance(value, (str, bool, int, float)):
             raise ExperimentError(f"discrete: {value!r} is neither a number nor a word")
@@ -200,11 +197,12 @@ def _choices(values: Sequence[Any]) -> tuple[Value, ...]:
     return tuple(values)
 
 
-def _bounds(scale: str, values: Sequence[Any]) -> tuple[float, float]:
-    numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
-    if len(values) != 2 or len(numbers) != 2:
+def _bounds(scale: str, values: Any) -> tuple[float, float]:
+    listed = values if isinstance(values, (list, tuple)) else ()
+    numbers = [v for v in listed if isinstance(v, (int, float)) and not isinstance(v, bool)]
+    if len(listed) != 2 or len(numbers) != 2:
         hint = f"write {_EXAMPLE[scale]}"
-        raise ExperimentError(f"{scale}: {list(values)} is not [low, high]", hint=hint)
+        raise ExperimentError(f"{scale}: {values!r} is not [low, high]", hint=hint)
     low, high = numbers
     if not all(isinstance(number, int) or math.isfinite(number) for number in numbers):
         raise ExperimentError(f"{scale}: {list(values)} is not finite")
