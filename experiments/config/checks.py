@@ -1,5 +1,5 @@
 """Checks before anything is trained: targets and their metric, a user's optimizers, schedules,
-lengths in tokens, batch sizes that grow, the processes of a pack."""
+lengths in tokens, batch sizes that grow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from experiments.errors import ExperimentError
 from experiments.optimizers import Optimizer
 from experiments.optimizers.trial_run import OptimizerRun
 from experiments.optimizers.user_optimizer import UserOptimizer
-from experiments.plan import Layout
 from experiments.schedules import Schedule
 from experiments.training import evaluation_grid
 from results.counts import count
@@ -53,23 +52,6 @@ def check_directions(file: ExperimentFile, targets: Sequence[Target], workload: 
         if metric == workload_metric and target.lower_is_better != ("<" in workload.target):
             message = f"target {target} has another direction than the workload's target"
             raise file.error(path, f"{message} ({workload.target})", "reverse the sign")
-
-
-def check_processes(file: ExperimentFile, layout: Layout) -> None:
-    """The workers of a pack and their GPUs must go together.
-
-    Raises:
-        ExperimentError: they do not.
-    """
-    workers = layout.workers
-    if workers > 1 and file.gpus not in (None, 1.0):
-        # NCCL refuses two ranks on one GPU.
-        raise file.error(
-            ("gpus",),
-            f"gpus: {file.gpus} and workers: {workers}: each of several workers of a pack needs a "
-            "GPU of its own",
-            "leave gpus out, or set workers: 1",
-        )
 
 
 def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combination]) -> None:

@@ -19,7 +19,6 @@ from experiments.config.amounts import with_full
 from experiments.config.checks import (
     budget_in_steps,
     check_directions,
-    check_processes,
     check_rule,
     check_tokens,
     check_training_algorithms,
@@ -250,7 +249,11 @@ class Experiment(ExperimentFile):
             self.base,
             lambda key, *error: self.error(("layout", key) if key else ("layout",), *error),
         )
-        check_processes(self, layout)
+        if layout.workers > 1 and self.gpus not in (None, 1.0):
+            # NCCL refuses two ranks on one GPU.
+            message = "each of several workers of a pack needs a GPU of its own"
+            message = f"gpus: {self.gpus} and workers: {layout.workers}: {message}"
+            raise self.error(("gpus",), message, "leave gpus out, or set workers: 1")
         return replace(
             layout,
             micro_batch=self.micro_batch,
