@@ -239,9 +239,6 @@ def check_units(file: ExperimentFile, combination: Combination) -> None:
     if (rule := combination.rule) is not None:
         with file.places.errors_at(combination.paths["rule"]):
             rule.check_base(sizes)
-        for size in sizes:
-            if isinstance(size, int):
-                check_rule(file, combination, size)
     with file.places.errors_at(("budget",)):
         file.parsed_budget.check_tokens(workload.tokens_per_example)
     if file.parsed_budget.tokens:

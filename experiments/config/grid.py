@@ -10,7 +10,6 @@ from typing import Any, TypeVar, get_args
 
 import workloads
 from experiments import optimizers, schedules, techniques
-from experiments.config.amounts import SizeInUnit
 from experiments.config.schema import ExperimentFile
 from experiments.config.yaml_lines import Path, dotted
 from experiments.errors import ExperimentError, below, nearest
@@ -116,14 +115,11 @@ class Grid:
         return grid
 
     def _check_rules(self, file: ExperimentFile) -> None:
-        """A rule needs the base among the batch sizes, and optimizers with its metaparameters."""
-        path = file.path_of("rule")
-        sizes = [size for size in file.batch_sizes if not isinstance(size, SizeInUnit)]
-        known = sizes if len(sizes) == len(file.batch_sizes) else None
+        """A rule needs optimizers with its metaparameters."""
         for i, rule in enumerate(self.rules):
-            with file.places.errors_at((*path, i)):
+            with file.places.errors_at((*file.path_of("rule"), i)):
                 if rule is not None:
-                    rule.check(known, self.optimizers)
+                    rule.check(self.optimizers)
 
     def _check_arguments(self, file: ExperimentFile) -> None:
         """An argument must belong to one: the schedule, the optimizer or the workload."""

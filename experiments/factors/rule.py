@@ -130,21 +130,12 @@ class Rule:
         scales = kinds.get("learning_rate") in ("sqrt", "linear")
         return scales and ("momentum" in kinds or "momentum" in self.given)
 
-    def check(
-        self,
-        batch_sizes: Sequence[int | str] | None,
-        optimizers: Sequence[Optimizer],
-    ) -> None:
+    def check(self, optimizers: Sequence[Optimizer]) -> None:
         """
-        Args:
-            batch_sizes: in examples; ``None`` where they are not yet known (``check_base``).
-
         Raises:
-            ExperimentError: the base is not among the batch sizes; an optimizer has no such
-                metaparameter, or a weight decay without a time scale.
+            ExperimentError: an optimizer has no such metaparameter, or a weight decay without a
+                time scale.
         """
-        if batch_sizes is not None:
-            self.check_base(batch_sizes)
         names = [*(name for name, _ in self.kinds), *sorted(self.given)]
         if "weight_decay" in self.given:
             names.append("learning_rate")
