@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import workloads
 from experiments import optimizers, schedules, techniques
@@ -22,6 +22,7 @@ from experiments.plan import AUTO, Layout, Precision
 from experiments.schedules import Schedule
 from experiments.schedules.base import WARMUP
 from experiments.techniques import SETTINGS
+from experiments.typed import Count, Keys, checked
 from results.counts import count
 from workloads import Workload, WorkloadError
 
@@ -29,8 +30,12 @@ BESIDE = ("schedule", "technique", "rule", *SETTINGS)
 """Keys of the grid that may be beside it instead, with one value."""
 _KEYS = ("batch_size", "optimizer", *BESIDE)
 _MOST_STUDIES = 100_000
-_PRECISIONS = get_args(Precision)
 T = TypeVar("T")
+
+
+class _Settings(Keys):
+    precision: tuple[Precision, ...] = ()
+    ghost_batch: tuple[Count, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,16 +90,20 @@ class Grid:
         if "optimizer" not in axes:
             message = "grid has no optimizer"
             raise file.error(("grid",), message, "for example: optimizer: [sgd, momentum, adam]")
+        for key in BESIDE:
+            value = getattr(file, key)
+            if key not in axes and (value is not None or key != "ghost_batch"):
+                axes[key] = ["none" if value is None else value]
         described, technique_paths = _techniques(file, axes)
         grid = cls(
             optimizers=_load(file, "optimizer", axes["optimizer"], optimizers.get),
-            schedules=_load(file, "schedule", axes.get("schedule", [file.schedule]), schedules.get),
+            schedules=_load(file, "schedule", axes["schedule"], schedules.get),
             techniques=described,
             technique_paths=technique_paths,
             ramps=_factors(file, ("grid", "batch_size", "ramp"), file.ramps, Ramp.parse),
-            rules=_factors(file, file.path_of("rule"), _rules(file, axes), Rule.parse),
+            rules=_factors(file, file.path_of("rule"), axes["rule"], Rule.parse),
             fields=fields,
-            swept={key: values for key, values in axes.items() if key in fields},
+            swept={key: axes[key] for key in axes if key in fields and key not in _KEYS},
         )
         _check_labels(file, grid)
         sizes = {key: len(values) for key, values in axes.items()}
@@ -232,27 +241,17 @@ def _techniques(
     file: ExperimentFile, axes: Mapping[str, Sequence[Any]]
 ) -> tuple[list[dict[str, Any]], list[Path]]:
     """The settings of the grid, each with each of its techniques, and where these are written."""
-    settings: dict[str, Sequence[Any]] = {}
-    for key in SETTINGS:
-        if key in axes:
-            settings[key] = axes[key]
-        elif getattr(file, key) is not None:
-            settings[key] = [getattr(file, key)]
-    for i, value in enumerate(settings.get("precision", ())):
-        if value not in _PRECISIONS:
-            hint = nearest(str(value), _PRECISIONS)
-            raise file.error(("grid", "precision", i), f"unknown precision {value!r}", hint)
+    settings = {key: axes[key] for key in SETTINGS if key in axes}
+    with file.places.errors_at(("grid",)):
+        checked(_Settings, settings, {})
     for i, value in enumerate(settings.get("ghost_batch", ())):
-        path: Path = (*file.path_of("ghost_batch"), i)
-        if not isinstance(value, int) or value < 1:
-            raise file.error(path, f"ghost_batch {value!r} is not a whole number of at least 1")
         if file.micro_batch and file.micro_batch % value:
             message = f"ghost_batch {value} does not divide micro_batch {file.micro_batch}"
-            raise file.error(path, message, "a micro-batch is made of whole ghost batches")
+            hint = "a micro-batch is made of whole ghost batches"
+            raise file.error((*file.path_of("ghost_batch"), i), message, hint)
     place = file.path_of("technique")
-    values = axes.get("technique", ["none" if file.technique is None else file.technique])
     arguments: list[dict[str, Any]] = []
-    for i, value in enumerate(values):
+    for i, value in enumerate(axes["technique"]):
         arguments.append(_technique(file, (*place, i), value))
         with file.places.errors_at(place, named=True), below(i):
             if arguments[-1] in arguments[:-1]:
@@ -262,10 +261,6 @@ def _techniques(
         {**dict(zip(settings, values, strict=True)), **each} for *values, (_, each) in combined
     ]
     return described, [(*place, i) for *_, (i, _) in combined]
-
-
-def _rules(file: ExperimentFile, axes: Mapping[str, Sequence[Any]]) -> Sequence[Any]:
-    return axes.get("rule", ["none" if file.rule is None else file.rule])
 
 
 def _factors(
