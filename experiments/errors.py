@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Sequence
+
 from results.errors import ClearError
 from workloads.errors import nearest
 
-__all__ = ["DeviceError", "ExperimentError", "TrainingError", "elsewhere", "nearest"]
+__all__ = [
+    "DeviceError",
+    "ExperimentError",
+    "PlacedError",
+    "TrainingError",
+    "below",
+    "elsewhere",
+    "nearest",
+]
 
 
 class ExperimentError(ClearError):
     """Something the user can mend. The message is printed, then the hint."""
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, at: Sequence[str | int] = ()
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.at = tuple(at)
+        """Where in the value that is wrong: keys and positions, from its top."""
+
+
+class PlacedError(ExperimentError):
+    """One that begins with its place: a file and a line, or a setting."""
 
 
 class DeviceError(ExperimentError):
@@ -29,6 +51,16 @@ class TrainingError(ExperimentError):
         super().__init__(message, hint=hint)
         self.traceback = traceback
         self.reproduce = reproduce
+
+
+@contextlib.contextmanager
+def below(key: str | int) -> Iterator[None]:
+    """What is raised inside is wrong below this key or position of a value."""
+    try:
+        yield
+    except ExperimentError as error:
+        error.at = (key, *error.at)
+        raise
 
 
 _BUDGET = 'the most that a trial trains is its budget: "50 epochs + 2000 steps"'

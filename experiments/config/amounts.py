@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from experiments.errors import ExperimentError, below
 from results.counts import count, plural
 
 FULL = "full"
@@ -33,27 +34,28 @@ class SizeInUnit:
         """The same batch size in examples of a workload.
 
         Raises:
-            AmountError: its examples have no tokens, or are no sequences; no whole number of them.
+            ExperimentError: its examples have no tokens, or are no sequences; no whole number of
+                them.
         """
-        several = plural(example_unit)
+        several, at = plural(example_unit), (self.position,)
         if self.unit == SEQUENCES:
             if example_unit != "sequence":
                 message = (
                     f"batch size {self} is in sequences, and the workload's data are {several}"
                 )
-                raise AmountError(message, f"write {self.amount}", self.position)
+                raise ExperimentError(message, hint=f"write {self.amount}", at=at)
             return self.amount
         if not tokens_per_example:
             message = f"batch size {self} is in tokens, and the workload has no tokens_per_example"
-            raise AmountError(message, _NO_TOKENS, self.position)
+            raise ExperimentError(message, hint=_NO_TOKENS, at=at)
         whole, rest = divmod(self.amount, tokens_per_example)
         if rest:
             nearest = max(1, whole + (2 * rest > tokens_per_example)) * tokens_per_example
-            raise AmountError(
+            raise ExperimentError(
                 f"batch size {self} is no whole number of {several}: "
                 f"{count(tokens_per_example, 'token')} each",
-                f"the nearest that is: {nearest} tokens",
-                self.position,
+                hint=f"the nearest that is: {nearest} tokens",
+                at=at,
             )
         return whole
 
@@ -75,16 +77,6 @@ _UNITS = ("epochs", "steps", "examples", TOKENS)
 _BUDGET_EXAMPLE = "for example: 50 epochs + 2000 steps (also: examples, tokens)"
 
 
-class AmountError(ValueError):
-    """A text that is not a batch size or a budget; the caller adds the place."""
-
-    def __init__(self, message: str, hint: str | None = None, position: int = 0) -> None:
-        super().__init__(message)
-        self.hint = hint
-        self.position = position
-        """Which item of a list is wrong."""
-
-
 def batch_sizes(value: Any) -> tuple[BatchSize, ...]:
     """Integers, sizes in a unit and ``full``, in the order given; whether they fit the data is not
     known here.
@@ -94,28 +86,25 @@ def batch_sizes(value: Any) -> tuple[BatchSize, ...]:
             such.
 
     Raises:
-        AmountError: an item is none of these, a size below 1, a reversed range, a repetition;
+        ExperimentError: an item is none of these, a size below 1, a reversed range, a repetition;
             some sizes have a unit and others none.
     """
     items = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
     sizes: dict[BatchSize, None] = {}
     for position, item in enumerate(items):
         parts = [p.strip() for p in item.split(",")] if isinstance(item, str) else [item]
-        try:
+        with below(position):
             for size in [size for part in parts for size in _in_unit(part, position)]:
                 if size in sizes:
-                    raise AmountError(f"batch size {size} is given twice", "keep one")
+                    raise ExperimentError(f"batch size {size} is given twice", hint="keep one")
                 sizes[size] = None
-        except AmountError as error:
-            error.position = position
-            raise
     if not sizes:
-        raise AmountError("no batch sizes", "for example: 8..4096")
+        raise ExperimentError("no batch sizes", hint="for example: 8..4096")
     units = [size for size in sizes if isinstance(size, SizeInUnit)]
     plain = [size for size in sizes if isinstance(size, int)]
     if units and plain:
         message = f"batch size {units[0]} has a unit, and {plain[0]} has none"
-        raise AmountError(message, "give each a unit: [4096 tokens, 8192 tokens]")
+        raise ExperimentError(message, hint="give each a unit: [4096 tokens, 8192 tokens]")
     return tuple(sizes)
 
 
@@ -125,37 +114,39 @@ def _in_unit(item: Any, position: int) -> Sequence[BatchSize]:
     if match is None:
         return _sizes(item)
     if match[1] == FULL:
-        raise AmountError(f"{item!r} is not a batch size", "write full, without a unit")
+        raise ExperimentError(f"{item!r} is not a batch size", hint="write full, without a unit")
     unit = match[2].rstrip("s") + "s"
     return [SizeInUnit(int(size), unit, position) for size in _sizes(match[1])]
 
 
 def _sizes(item: Any) -> list[int | str]:
     if isinstance(item, bool) or not isinstance(item, (int, float, str)):
-        raise AmountError(f"{item!r} is not a batch size", "for example: 8..4096, or [8, 32, full]")
+        hint = "for example: 8..4096, or [8, 32, full]"
+        raise ExperimentError(f"{item!r} is not a batch size", hint=hint)
     if isinstance(item, str):
         if item == FULL:
             return [FULL]
         if match := _RANGE.fullmatch(item):
             return [*_doubling(int(match[1]), int(match[2]), item)]
         if not _WHOLE.fullmatch(item):
-            raise AmountError(f"{item!r} is not a batch size", "for example: 8..4096, 64 or full")
+            hint = "for example: 8..4096, 64 or full"
+            raise ExperimentError(f"{item!r} is not a batch size", hint=hint)
     elif isinstance(item, float) and not item.is_integer():
-        raise AmountError(f"batch size {item} is not a whole number")
+        raise ExperimentError(f"batch size {item} is not a whole number")
     size = int(item)
     if size < 1:
-        raise AmountError(f"batch size {item} is below 1")
+        raise ExperimentError(f"batch size {item} is below 1")
     if size > _LARGEST_BATCH:
-        raise AmountError(f"batch size {size:g} is too large")
+        raise ExperimentError(f"batch size {size:g} is too large")
     return [size]
 
 
 def _doubling(low: int, high: int, text: str) -> list[int]:
     if low < 1:
-        raise AmountError(f"{text}: batch size {low} is below 1", "start at 1")
+        raise ExperimentError(f"{text}: batch size {low} is below 1", hint="start at 1")
     if high < low:
         hint = f"write {high}..{low}" if high > 0 else None
-        raise AmountError(f"the range {text} is reversed", hint)
+        raise ExperimentError(f"the range {text} is reversed", hint=hint)
     sizes = [low]
     while sizes[-1] * 2 <= high:
         sizes.append(sizes[-1] * 2)
@@ -168,7 +159,7 @@ def in_examples(
     """The sizes in examples of a workload; ``full`` stays.
 
     Raises:
-        AmountError: as ``SizeInUnit.examples``; two sizes are the same number of examples.
+        ExperimentError: as ``SizeInUnit.examples``; two sizes are the same number of examples.
     """
     written: dict[int | str, BatchSize] = {}
     for size in sizes:
@@ -178,7 +169,7 @@ def in_examples(
         number = size.examples(tokens_per_example, example_unit)
         if number in written:
             message = f"batch size {size} is given twice: {written[number]} is the same"
-            raise AmountError(message, "keep one", size.position)
+            raise ExperimentError(message, hint="keep one", at=(size.position,))
         written[number] = size
     return list(written)
 
@@ -190,25 +181,25 @@ def with_full(sizes: Sequence[int | str], train_size: int | None) -> list[int]:
         train_size: examples of the training set; ``None`` if it has no end.
 
     Raises:
-        AmountError: a size over the training set, or ``full`` beside its own number, or of a
+        ExperimentError: a size over the training set, or ``full`` beside its own number, or of a
             training set without end.
     """
     if train_size is None:
         if FULL in sizes:
             message = "batch size full is the whole training set, and the training data have no end"
-            raise AmountError(message, "name the largest batch size")
+            raise ExperimentError(message, hint="name the largest batch size")
         return sorted(int(size) for size in sizes)
     numbers: set[int] = set()
     for size in sizes:
         number = train_size if isinstance(size, str) else size
         if number > train_size:
-            raise AmountError(
+            raise ExperimentError(
                 f"batch size {number} is over the training set ({count(train_size, 'example')})",
-                "`full` is the whole training set as one batch",
+                hint="`full` is the whole training set as one batch",
             )
         if number in numbers:
             message = f"batch size {number} is given twice: full is {train_size}"
-            raise AmountError(message, "keep one")
+            raise ExperimentError(message, hint="keep one")
         numbers.add(number)
     return sorted(numbers)
 
@@ -228,23 +219,23 @@ class Budget:
         tokens.
 
         Raises:
-            AmountError: the text is something else, or the sum is zero.
+            ExperimentError: the text is something else, or the sum is zero.
         """
         if isinstance(text, (int, float)) and not isinstance(text, bool):
-            raise AmountError(f"budget {text!r} has no unit", _BUDGET_EXAMPLE)
+            raise ExperimentError(f"budget {text!r} has no unit", hint=_BUDGET_EXAMPLE)
         parts = dict.fromkeys(_UNITS, Fraction(0))
         for term in text.split("+") if isinstance(text, str) else [""]:
             match = _TERM.fullmatch(term)
             if not match:
                 message = f"budget {text!r} is not a sum of epochs, steps, examples and tokens"
-                raise AmountError(message, _BUDGET_EXAMPLE)
+                raise ExperimentError(message, hint=_BUDGET_EXAMPLE)
             unit = match[2].lower().rstrip("s") + "s"
             if unit not in parts:
                 message = f"budget {text!r} has an unknown unit {match[2]!r}"
-                raise AmountError(message, _BUDGET_EXAMPLE)
+                raise ExperimentError(message, hint=_BUDGET_EXAMPLE)
             parts[unit] += _exact(match[1], text)
         if not any(parts.values()):
-            raise AmountError(f"budget {text!r} is zero", _BUDGET_EXAMPLE)
+            raise ExperimentError(f"budget {text!r} is zero", hint=_BUDGET_EXAMPLE)
         return cls(**parts)
 
     def in_steps(
@@ -255,13 +246,14 @@ class Budget:
         An epoch is ``train_size // batch_size`` steps, since its last short batch is dropped.
 
         Raises:
-            AmountError: epochs of a training set without end (``train_size`` is ``None``); tokens
-                of examples that have none.
+            ExperimentError: epochs of a training set without end (``train_size`` is ``None``);
+                tokens of examples that have none.
         """
         self.check_tokens(tokens_per_example)
         if train_size is None and self.epochs:
             message = f"budget {self} has epochs, and the training data have no end"
-            raise AmountError(message, "steps and examples: 2000 steps + 1000000 examples")
+            hint = "steps and examples: 2000 steps + 1000000 examples"
+            raise ExperimentError(message, hint=hint)
         epoch = (train_size or 0) // batch_size
         examples = self.examples + (self.tokens / tokens_per_example if tokens_per_example else 0)
         total = self.epochs * epoch + self.steps + examples / batch_size
@@ -271,11 +263,11 @@ class Budget:
         """Tokens must be those of examples that have them.
 
         Raises:
-            AmountError: they are not.
+            ExperimentError: they are not.
         """
         if self.tokens and not tokens_per_example:
             message = f"budget {self} has tokens, and the workload has no tokens_per_example"
-            raise AmountError(message, _NO_TOKENS)
+            raise ExperimentError(message, hint=_NO_TOKENS)
 
     def __str__(self) -> str:
         """As an experiment file writes it; ``parse`` gives the same budget back."""
@@ -289,10 +281,10 @@ def _exact(number: str, text: object) -> Fraction:
     exponent = number.lower().partition("e")[2] or "0"
     if len(number) > _LONGEST_NUMBER or abs(int(exponent)) > _LARGEST_EXPONENT:
         message = f"budget {text!r}: {number} is too long, too large or too small"
-        raise AmountError(message, _BUDGET_EXAMPLE)
+        raise ExperimentError(message, hint=_BUDGET_EXAMPLE)
     amount = Fraction(number)
     if amount > LARGEST_BUDGET:
-        raise AmountError(f"budget {text!r} is over {LARGEST_BUDGET:,}", _BUDGET_EXAMPLE)
+        raise ExperimentError(f"budget {text!r} is over {LARGEST_BUDGET:,}", hint=_BUDGET_EXAMPLE)
     return amount
 
 

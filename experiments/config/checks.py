@@ -1,10 +1,10 @@
 """Checks before anything is trained: targets and their metric, a user's optimizers, schedules,
-lengths in tokens, batch sizes that grow, the processes of a pack."""
+lengths in tokens, batch sizes that grow."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
@@ -13,15 +13,14 @@ import torch
 import workloads
 from experiments import schedules, techniques
 from experiments.batch_sizes import BatchSizes
-from experiments.config.amounts import LARGEST_BUDGET, TOKENS, AmountError, SizeInUnit, in_examples
+from experiments.config.amounts import LARGEST_BUDGET, TOKENS, SizeInUnit, in_examples
 from experiments.config.combinations import Combination
 from experiments.config.schema import ExperimentFile
-from experiments.config.yaml_lines import Path, dotted
+from experiments.config.yaml_lines import Path
 from experiments.errors import ExperimentError
 from experiments.optimizers import Optimizer
 from experiments.optimizers.trial_run import OptimizerRun
 from experiments.optimizers.user_optimizer import UserOptimizer
-from experiments.plan import Layout
 from experiments.schedules import Schedule
 from experiments.training import evaluation_grid
 from results.counts import count
@@ -47,31 +46,12 @@ def check_directions(file: ExperimentFile, targets: Sequence[Target], workload: 
     _, workload_metric = target_metric(workload)
     for target in targets:
         path = file.target_path(target)
-        try:
+        with file.places.errors_at(path, WorkloadError):
             check_target(str(target), "the experiment")
-        except WorkloadError as error:
-            raise file.error(path, str(error), error.hint) from None
         metric = target.metric.partition("_")[2]
         if metric == workload_metric and target.lower_is_better != ("<" in workload.target):
             message = f"target {target} has another direction than the workload's target"
             raise file.error(path, f"{message} ({workload.target})", "reverse the sign")
-
-
-def check_processes(file: ExperimentFile, layout: Layout) -> None:
-    """The workers of a pack and their GPUs must go together.
-
-    Raises:
-        ExperimentError: they do not.
-    """
-    workers = layout.workers
-    if workers > 1 and file.gpus not in (None, 1.0):
-        # NCCL refuses two ranks on one GPU.
-        raise file.error(
-            ("gpus",),
-            f"gpus: {file.gpus} and workers: {workers}: each of several workers of a pack needs a "
-            "GPU of its own",
-            "leave gpus out, or set workers: 1",
-        )
 
 
 def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combination]) -> None:
@@ -89,7 +69,6 @@ def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combi
     """
     _check_averages(file, combinations)
     for key, check in (("optimizer", _check_optimizer), ("schedule", _check_schedule)):
-        names = list(dict.fromkeys(getattr(c, key).name for c in combinations))
         checked: set[tuple[str, str]] = set()
         for combination in combinations:
             owner = getattr(combination, key)
@@ -97,11 +76,8 @@ def check_training_algorithms(file: ExperimentFile, combinations: Sequence[Combi
             if pair in checked or not _needs_check(owner, combination.workload):
                 continue
             checked.add(pair)
-            try:
+            with file.places.errors_at(combination.paths[key]):
                 check(combination)
-            except ExperimentError as error:
-                path: Path = (*file.path_of(key), names.index(owner.name))
-                raise file.error(path, str(error), error.hint) from None
 
 
 def _check_averages(file: ExperimentFile, combinations: Sequence[Combination]) -> None:
@@ -112,7 +88,7 @@ def _check_averages(file: ExperimentFile, combinations: Sequence[Combination]) -
             weights, not of the optimizer's.
     """
     for combination in combinations:
-        optimizer, place = combination.optimizer, file.path_of("technique")
+        optimizer = combination.optimizer
         averaging = [
             part.label
             for part in techniques.load(combination.technique, file.base)
@@ -120,7 +96,7 @@ def _check_averages(file: ExperimentFile, combinations: Sequence[Combination]) -
         ]
         if averaging and optimizer.averages:
             raise file.error(
-                place,
+                combination.paths["technique"],
                 f"technique {averaging[0]} and optimizer {optimizer.label} both make evaluations "
                 "measure other weights than those that are trained",
                 f"leave {averaging[0]} out, or choose an optimizer that averages nothing, such as "
@@ -190,17 +166,10 @@ def check_tokens(file: ExperimentFile, combination: Combination) -> None:
     Raises:
         ExperimentError: one is, and it has none; with the place of the length.
     """
-    schedule, workload = combination.schedule, combination.workload
-    sections = {key: value for key, value in file.search.items() if isinstance(value, Mapping)}
-    for name in (*combination.space, *combination.fixed):
-        if name not in schedule.amounts:
-            continue
-        try:
-            schedule.amount_of_step(name, 1, workload.tokens_per_example)
-        except ExperimentError as error:
-            keys = (schedule.name, schedule.label, combination.optimizer.name)
-            inner = [key for key in keys if name in sections.get(key, ())]
-            raise file.error(("search", *inner[:1], name), str(error), error.hint) from None
+    schedule, tokens = combination.schedule, combination.workload.tokens_per_example
+    for name in sorted(schedule.amounts.keys() & {*combination.space, *combination.fixed}):
+        with file.places.errors_at(combination.paths[name]):
+            schedule.amount_of_step(name, 1, tokens)
 
 
 def check_rule(file: ExperimentFile, combination: Combination, batch_size: int) -> None:
@@ -209,12 +178,9 @@ def check_rule(file: ExperimentFile, combination: Combination, batch_size: int) 
     Raises:
         ExperimentError: it does not; with its place.
     """
-    if combination.rule is None:
-        return
-    try:
-        combination.rule.check_size(batch_size, combination.workload.tokens_per_example)
-    except ExperimentError as error:
-        raise file.error(file.path_of("rule"), str(error), error.hint) from None
+    if combination.rule is not None:
+        with file.places.errors_at(combination.paths["rule"]):
+            combination.rule.check_size(batch_size, combination.workload.tokens_per_example)
 
 
 def ramp_of(
@@ -231,14 +197,14 @@ def ramp_of(
     """
     if combination.ramp is None:
         return None
-    if train_size is None:
-        message = "ramp: the training set is read in sequence, or has no end"
-        hint = "a batch size grows over a training set of known size alone"
-        raise file.error(("grid", "batch_size", "ramp"), message, hint)
     schedule, tokens = combination.schedule, combination.workload.tokens_per_example
     fixed = {n: v for n, v in combination.fixed.items() if n in schedule.arguments}
     ghost = combination.technique.get("ghost_batch")
-    try:
+    with file.places.errors_at(combination.paths["ramp"]):
+        if train_size is None:
+            message = "ramp: the training set is read in sequence, or has no end"
+            hint = "a batch size grows over a training set of known size alone"
+            raise ExperimentError(message, hint=hint)
         return combination.ramp.resolve(
             batch_size,
             budget_steps,
@@ -248,8 +214,6 @@ def ramp_of(
             arguments=schedule.resolve(fixed, budget_steps, batch_size, tokens),
             tuned=[name for name in combination.space if name in schedule.arguments],
         )
-    except ExperimentError as error:
-        raise file.error(("grid", "batch_size", "ramp"), str(error), error.hint) from None
 
 
 def sizes_in_examples(file: ExperimentFile, combination: Combination) -> list[int | str]:
@@ -260,11 +224,8 @@ def sizes_in_examples(file: ExperimentFile, combination: Combination) -> list[in
             one in sequences, and examples are none.
     """
     workload = combination.workload
-    try:
+    with file.places.errors_at(file.sizes_path, named=True):
         return in_examples(file.batch_sizes, workload.tokens_per_example, workload.example_unit)
-    except AmountError as error:
-        path = (*file.sizes_path, error.position)
-        raise file.error(path, f"{dotted(file.sizes_path)}: {error}", error.hint) from None
 
 
 def check_units(file: ExperimentFile, combination: Combination) -> None:
@@ -276,23 +237,16 @@ def check_units(file: ExperimentFile, combination: Combination) -> None:
     """
     sizes, workload = sizes_in_examples(file, combination), combination.workload
     if (rule := combination.rule) is not None:
-        try:
+        with file.places.errors_at(combination.paths["rule"]):
             rule.check_base(sizes)
-        except ExperimentError as error:
-            raise file.error(file.path_of("rule"), str(error), error.hint) from None
-        for size in sizes:
-            if isinstance(size, int):
-                check_rule(file, combination, size)
-    try:
+    with file.places.errors_at(("budget",)):
         file.parsed_budget.check_tokens(workload.tokens_per_example)
-    except AmountError as error:
-        raise file.error(("budget",), str(error), error.hint) from None
     if file.parsed_budget.tokens:
         path: Path = ("budget",)
     elif any(isinstance(size, SizeInUnit) and size.unit == TOKENS for size in file.batch_sizes):
         path = file.sizes_path
     elif rule is not None and rule.in_tokens:
-        path = file.path_of("rule")
+        path = combination.paths["rule"]
     else:
         return
     for name in workload.fields.keys() & combination.space.keys():
@@ -317,10 +271,8 @@ def budget_in_steps(
         ExperimentError: it is less than a step or too many, makes too many evaluations, or is
             over one pass where data are not to be repeated.
     """
-    try:
+    with file.places.errors_at(("budget",)):
         steps = file.parsed_budget.in_steps(batch_size, train_size, workload.tokens_per_example)
-    except AmountError as error:
-        raise file.error(("budget",), str(error), error.hint) from None
     if steps < 1:
         message = f"budget {file.budget} is less than one step at batch size {batch_size}"
         raise file.error(("budget",), message, "add steps: 50 epochs + 2000 steps")

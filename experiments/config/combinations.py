@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from experiments.config.tuning import Entries, Search, check_domain
 from experiments.config.yaml_lines import Path as KeyPath
 from experiments.errors import ExperimentError
 from experiments.factors.design import combined
-from experiments.factors.of_target import OfTarget, mentions, resolved
+from experiments.factors.of_target import OfTarget, resolved, shares
 from experiments.factors.ramp import Ramp
 from experiments.factors.rule import Rule
 from experiments.optimizers import Optimizer
@@ -49,6 +49,8 @@ class Combination:
     """Rows of the search that are chosen by hand."""
     swept: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the grid."""
+    paths: Mapping[str, KeyPath] = field(default_factory=dict)
+    """Where in the file each factor is written, and what is tuned and fixed, by name."""
     baseline: tuple[Combination, ...] = ()
     """Of whose steps to target lengths are shares (``experiments.factors.of_target``)."""
     points_of: Combination | None = None
@@ -104,10 +106,8 @@ def combinations(file: ExperimentFile) -> tuple[list[Combination], Search]:
         WorkloadError: the workload itself is wrong.
     """
     grid = Grid.read(file)
-    tuned = Search.parse(file.search, grid, file.places)
-    tuned.check(grid, file.base, file.places)
+    tuned = Search.read(file, grid)
     picked = None if file.points is None else HandPicked(file, grid)
-    _check_swept(file, grid, tuned, picked)
     result = []
     for values in itertools.product(*grid.swept.values()):
         swept = dict(zip(grid.swept, values, strict=True))
@@ -126,16 +126,23 @@ def combinations(file: ExperimentFile) -> tuple[list[Combination], Search]:
             if rule is not None:
                 _check_rule(file, rule, entries)
             for name in optimizer.domains.keys() & entries.keys():
-                path = (
-                    ("search", name) if name in tuned.general else ("search", optimizer.label, name)
-                )
-                check_domain(entries[name], optimizer.domains[name], None, path, file.places)
-            space = {n: e for n, e in entries.items() if isinstance(e, Dimension)}
-            fixed = {n: e for n, e in entries.items() if not isinstance(e, Dimension)}
+                with file.places.errors_at(entries[name].path, named=True):
+                    check_domain(entries[name].entry, optimizer.domains[name])
+            space = {n: e for n, (e, _) in entries.items() if isinstance(e, Dimension)}
+            fixed = {n: e for n, (e, _) in entries.items() if not isinstance(e, Dimension)}
             fields = {**swept, **{n: e for n, e in fixed.items() if n in grid.fields}}
+            paths: dict[str, KeyPath] = {
+                **{name: ("grid", name) for name in swept},
+                **{name: path for name, (_, path) in entries.items()},
+                "optimizer": ("grid", "optimizer", grid.optimizers.index(optimizer)),
+                "schedule": (*file.path_of("schedule"), grid.schedules.index(schedule)),
+                "technique": grid.technique_paths[grid.techniques.index(technique)],
+                "ramp": ("grid", "batch_size", "ramp", grid.ramps.index(ramp)),
+                "rule": (*file.path_of("rule"), grid.rules.index(rule)),
+            }
             result.append(
                 Combination(
-                    workload=_workload(file, grid, fields, space, optimizer),
+                    workload=_workload(file, grid, fields, space, paths),
                     fields=fields,
                     optimizer=optimizer,
                     schedule=schedule,
@@ -146,6 +153,7 @@ def combinations(file: ExperimentFile) -> tuple[list[Combination], Search]:
                     fixed={n: e for n, e in fixed.items() if n not in grid.fields},
                     points=points,
                     swept=swept,
+                    paths=paths,
                     points_of=baseline if baseline and baseline.space == space else None,
                     replicate=replicate,
                 )
@@ -173,7 +181,7 @@ def at_steps(
     except ExperimentError as error:
         known = f"{count(steps, 'step')} to target at batch size {baseline.batch_size}"
         message = f"with {known}: {error}"
-        raise file.error(file.path_of("technique"), message, error.hint) from None
+        raise file.error(combination.paths["technique"], message, error.hint) from None
     return replace(
         combination,
         technique=technique,
@@ -182,37 +190,22 @@ def at_steps(
     )
 
 
-def _check_swept(
-    file: ExperimentFile, grid: Grid, tuned: Search, picked: HandPicked | None
-) -> None:
-    """A field is swept or tuned, not both."""
-    paths: set[tuple[str, ...]] = {(name,) for name in tuned.general}
-    paths |= {(section, name) for section, entries in tuned.sections.items() for name in entries}
-    for path in sorted(paths):
-        if path[-1] in grid.swept:
-            message = f"{path[-1]} is in the grid and in search"
-            raise file.error(("search", *path), message, "keep one of the two")
-    for name in sorted(picked.names.intersection(grid.swept) if picked else ()):
-        message = f"{name} is in the grid and in points"
-        raise file.error(("grid", name), message, "keep one of the two")
-
-
 def _workload(
     file: ExperimentFile,
     grid: Grid,
     fields: Mapping[str, Any],
     space: Mapping[str, Dimension],
-    optimizer: Optimizer,
+    paths: Mapping[str, KeyPath],
 ) -> Workload:
     """The workload with these fields, which must also take what its tuned fields may be."""
-    workload = load_workload(file, fields, optimizer)
+    workload = load_workload(file, fields, paths)
     for name, value in workload.fields.items():
         if holds_key(value):
             message = f"field {name!r} of workload {workload.name} holds a key"
             raise file.error(("workload",), message, KEY_HINT)
     for name in set(grid.fields).intersection(space):
         for value in space[name].levels(2):  # both ends of a range, or all choices
-            load_workload(file, {**fields, name: value}, optimizer)
+            load_workload(file, {**fields, name: value}, paths)
     return workload
 
 
@@ -223,12 +216,10 @@ def _check_rule(file: ExperimentFile, rule: Rule, entries: Entries) -> None:
         raise file.error(("points",), message, "leave it out of the points")
     ends = {
         name: entry.levels(2) if isinstance(entry, Dimension) else (entry,)
-        for name, entry in entries.items()
+        for name, (entry, _) in entries.items()
     }
-    try:
+    with file.places.errors_at(file.path_of("rule")):
         rule.check_search(ends)
-    except ExperimentError as error:
-        raise file.error(file.path_of("rule"), str(error), error.hint) from None
 
 
 def _with_baselines(file: ExperimentFile, combinations: Sequence[Combination]) -> list[Combination]:
@@ -244,58 +235,30 @@ def _with_baselines(file: ExperimentFile, combinations: Sequence[Combination]) -
         baseline = searches.setdefault(repr(combination.swept), [])
         if not baseline or combination.replicate:
             baseline.append(combination)
-        if not mentions(_lengths(combination)):
+        length = _share_of_target(combination)
+        if length is None:
             result.append(combination)
             continue
-        path, text = _place(file, combination)
-        if not file.parsed_design.alone:
-            message = f"{text!r} is of the baseline's steps to target, and there is no baseline"
-            hint = "design: one_factor makes one of the first value of each factor"
-            raise file.error(path, message, hint)
-        if combination in baseline:
-            message = f"{text!r} is of the baseline's steps to target, and the baseline has it"
-            hint = (
-                "the first value of each factor makes the baseline: give it in another one; in "
-                "search, below the name of another schedule"
-            )
-            raise file.error(path, message, hint)
+        with file.places.errors_at(combination.paths[length[0]]):
+            message = f"'{length[1]}' is of the baseline's steps to target, and "
+            if not file.parsed_design.alone:
+                hint = "design: one_factor makes one of the first value of each factor"
+                raise ExperimentError(f"{message}there is no baseline", hint=hint)
+            if combination in baseline:
+                raise ExperimentError(
+                    f"{message}the baseline has it",
+                    hint="the first value of each factor makes the baseline: give it in another "
+                    "one; in search, below the name of another schedule",
+                )
         result.append(replace(combination, baseline=tuple(baseline)))
     return result
 
 
-def _lengths(combination: Combination) -> list[Any]:
+def _share_of_target(combination: Combination) -> tuple[str, OfTarget] | None:
+    """The first length that is of the target, and the name of what has it."""
     ramp = combination.ramp
-    return [combination.technique, combination.fixed, ramp.changes if ramp else ()]
-
-
-def _place(file: ExperimentFile, combination: Combination) -> tuple[KeyPath, str]:
-    """The place of the first length of the target, and its text."""
-    roots: list[tuple[KeyPath, Any]] = []
-    if mentions(combination.technique):
-        path = file.path_of("technique")
-        roots.append((path, file.grid.get("technique", file.technique)))
-    if combination.ramp and mentions(combination.ramp.changes):
-        roots.append((("grid", "batch_size", "ramp"), list(file.ramps)))
-    names = [name for name, value in combination.fixed.items() if mentions(value)]
-    owners = (combination.schedule.name, combination.schedule.label, combination.optimizer.label)
-    for name in names:
-        for owner in owners:
-            section = file.search.get(owner)
-            if isinstance(section, Mapping) and name in section:
-                roots.append((("search", owner, name), section[name]))
-        roots.append((("search", name), file.search.get(name)))
-    for path, value in roots:
-        for place in _texts(value, path):
-            return place
-    return ("grid",), names[0]
-
-
-def _texts(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _texts(item, (*path, key))
-    elif isinstance(value, (list, tuple)):
-        for i, item in enumerate(value):
-            yield from _texts(item, (*path, i))
-    elif isinstance(OfTarget.parse(value), OfTarget):
-        yield path, str(value)
+    parts = {"technique": combination.technique, "ramp": ramp.changes if ramp else ()}
+    for name, value in {**parts, **combination.fixed}.items():
+        for share in shares(value):
+            return name, share
+    return None

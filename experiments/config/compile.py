@@ -15,11 +15,10 @@ from experiments import identity, search, techniques
 from experiments.batch_sizes import BatchSizes
 from experiments.config import load as reading
 from experiments.config import yaml_lines
-from experiments.config.amounts import AmountError, with_full
+from experiments.config.amounts import with_full
 from experiments.config.checks import (
     budget_in_steps,
     check_directions,
-    check_processes,
     check_rule,
     check_tokens,
     check_training_algorithms,
@@ -153,10 +152,8 @@ class Experiment(ExperimentFile):
         return yaml_lines.write(data)
 
     def _sizes_in(self, train_size: int | None, combination: Combination) -> list[int]:
-        try:
+        with self.places.errors_at(("grid", "batch_size")):
             return with_full(sizes_in_examples(self, combination), train_size)
-        except AmountError as error:
-            raise self.error(("grid", "batch_size"), str(error), error.hint) from None
 
     def _trials(self, combination: Combination) -> int:
         """Feasible trials of each of its studies: of points at most as many as there are."""
@@ -252,7 +249,11 @@ class Experiment(ExperimentFile):
             self.base,
             lambda key, *error: self.error(("layout", key) if key else ("layout",), *error),
         )
-        check_processes(self, layout)
+        if layout.workers > 1 and self.gpus not in (None, 1.0):
+            # NCCL refuses two ranks on one GPU.
+            message = "each of several workers of a pack needs a GPU of its own"
+            message = f"gpus: {self.gpus} and workers: {layout.workers}: {message}"
+            raise self.error(("gpus",), message, "leave gpus out, or set workers: 1")
         return replace(
             layout,
             micro_batch=self.micro_batch,

@@ -6,14 +6,13 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import workloads
 from experiments import optimizers, schedules, techniques
-from experiments.config.amounts import SizeInUnit
 from experiments.config.schema import ExperimentFile
 from experiments.config.yaml_lines import Path, dotted
-from experiments.errors import ExperimentError, nearest
+from experiments.errors import ExperimentError, below, nearest
 from experiments.factors.design import combinations
 from experiments.factors.ramp import Ramp
 from experiments.factors.rule import Rule
@@ -23,6 +22,7 @@ from experiments.plan import AUTO, Layout, Precision
 from experiments.schedules import Schedule
 from experiments.schedules.base import WARMUP
 from experiments.techniques import SETTINGS
+from experiments.typed import Count, Keys, checked
 from results.counts import count
 from workloads import Workload, WorkloadError
 
@@ -30,8 +30,12 @@ BESIDE = ("schedule", "technique", "rule", *SETTINGS)
 """Keys of the grid that may be beside it instead, with one value."""
 _KEYS = ("batch_size", "optimizer", *BESIDE)
 _MOST_STUDIES = 100_000
-_PRECISIONS = get_args(Precision)
 T = TypeVar("T")
+
+
+class _Settings(Keys):
+    precision: tuple[Precision, ...] = ()
+    ghost_batch: tuple[Count, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +46,8 @@ class Grid:
     schedules: Sequence[Schedule]
     techniques: Sequence[Mapping[str, Any]]
     """Each with its settings: precision and ghost batch."""
+    technique_paths: Sequence[Path]
+    """Where the techniques of each are written."""
     ramps: Sequence[Ramp | None]
     rules: Sequence[Rule | None]
     fields: Sequence[str]
@@ -84,14 +90,20 @@ class Grid:
         if "optimizer" not in axes:
             message = "grid has no optimizer"
             raise file.error(("grid",), message, "for example: optimizer: [sgd, momentum, adam]")
+        for key in BESIDE:
+            value = getattr(file, key)
+            if key not in axes and (value is not None or key != "ghost_batch"):
+                axes[key] = ["none" if value is None else value]
+        described, technique_paths = _techniques(file, axes)
         grid = cls(
             optimizers=_load(file, "optimizer", axes["optimizer"], optimizers.get),
-            schedules=_load(file, "schedule", axes.get("schedule", [file.schedule]), schedules.get),
-            techniques=_techniques(file, axes),
+            schedules=_load(file, "schedule", axes["schedule"], schedules.get),
+            techniques=described,
+            technique_paths=technique_paths,
             ramps=_factors(file, ("grid", "batch_size", "ramp"), file.ramps, Ramp.parse),
-            rules=_factors(file, file.path_of("rule"), _rules(file, axes), Rule.parse),
+            rules=_factors(file, file.path_of("rule"), axes["rule"], Rule.parse),
             fields=fields,
-            swept={key: values for key, values in axes.items() if key in fields},
+            swept={key: axes[key] for key in axes if key in fields and key not in _KEYS},
         )
         _check_labels(file, grid)
         sizes = {key: len(values) for key, values in axes.items()}
@@ -112,16 +124,11 @@ class Grid:
         return grid
 
     def _check_rules(self, file: ExperimentFile) -> None:
-        """A rule needs the base among the batch sizes, and optimizers with its metaparameters."""
-        path = file.path_of("rule")
-        sizes = [size for size in file.batch_sizes if not isinstance(size, SizeInUnit)]
-        known = sizes if len(sizes) == len(file.batch_sizes) else None
-        for rule in filter(None, self.rules):
-            try:
-                rule.check(known, self.optimizers)
-            except ExperimentError as error:
-                where = (*path, self.rules.index(rule))
-                raise file.error(where, str(error), error.hint) from None
+        """A rule needs optimizers with its metaparameters."""
+        for i, rule in enumerate(self.rules):
+            with file.places.errors_at((*file.path_of("rule"), i)):
+                if rule is not None:
+                    rule.check(self.optimizers)
 
     def _check_arguments(self, file: ExperimentFile) -> None:
         """An argument must belong to one: the schedule, the optimizer or the workload."""
@@ -140,25 +147,14 @@ class Grid:
 
 
 def load_workload(
-    file: ExperimentFile, fields: Mapping[str, Any], optimizer: Optimizer | None = None
+    file: ExperimentFile, fields: Mapping[str, Any], paths: Mapping[str, Path]
 ) -> Workload:
-    """The workload with these fields; an error has the place where the field was given.
-
-    Args:
-        optimizer: that of the study, whose section of ``search`` may give fields.
-    """
+    """The workload with these fields; an error has the place where the field was given."""
     try:
         return workloads.load(file.workload, fields, file.base)
     except WorkloadError as error:
         named = [name for name in fields if f"field {name!r}" in str(error)]
-        path: Path = ("grid", named[0]) if named else ("workload",)
-        if named and named[0] not in file.grid:
-            path = ("search", named[0])
-            for key in (optimizer.name, optimizer.label) if optimizer else ():
-                section = file.search.get(key)
-                if isinstance(section, Mapping) and named[0] in section:
-                    path = ("search", key, named[0])
-            path = path if file.points is None else ("points",)
+        path = paths[named[0]] if named else ("workload",)
         raise file.error(path, str(error), error.hint) from None
 
 
@@ -170,7 +166,7 @@ def _field_names(file: ExperimentFile, axes: Mapping[str, Sequence[Any]]) -> lis
         if "needs a value" not in str(error):
             raise file.error(("workload",), str(error), error.hint) from None
     swept = {key: values[0] for key, values in axes.items() if key not in _KEYS}
-    return list(load_workload(file, swept).fields)
+    return list(load_workload(file, swept, {name: ("grid", name) for name in swept}).fields)
 
 
 def _values(file: ExperimentFile, key: str, value: Any) -> Sequence[Any]:
@@ -185,16 +181,17 @@ def _values(file: ExperimentFile, key: str, value: Any) -> Sequence[Any]:
         return values
     seen: set[str] = set()
     for i, item in enumerate(values):
-        message = f"grid.{key}: {item!r} is not a value"
-        if item is None or isinstance(item, Mapping):
-            raise file.error((*path, i), message, "what is tuned is written below search:")
-        try:
-            text = canonical(item)
-        except ExperimentError:
-            raise file.error((*path, i), message) from None
-        if text in seen:
-            raise file.error((*path, i), f"grid.{key}: {item!r} is given twice", "keep one")
-        seen.add(text)
+        with file.places.errors_at(path, named=True), below(i):
+            message = f"{item!r} is not a value"
+            if item is None or isinstance(item, Mapping):
+                raise ExperimentError(message, hint="what is tuned is written below search:")
+            try:
+                text = canonical(item)
+            except ExperimentError:
+                raise ExperimentError(message) from None
+            if text in seen:
+                raise ExperimentError(f"{item!r} is given twice", hint="keep one")
+            seen.add(text)
     return values
 
 
@@ -207,10 +204,8 @@ def _load(
         path = (*file.path_of(key), i)
         if not isinstance(name, str):
             raise file.error(path, f"{key} {name!r} is not a name")
-        try:
+        with file.places.errors_at(path):
             loaded.append(get(name, file.base))
-        except ExperimentError as error:
-            raise file.error(path, str(error), error.hint) from None
     return loaded
 
 
@@ -242,41 +237,30 @@ def _check_labels(file: ExperimentFile, grid: Grid) -> None:
         raise file.error(path, f"{dotted(path[:-1])}: {message}", hint)
 
 
-def _techniques(file: ExperimentFile, axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """The settings of the grid, each with each of its techniques."""
-    settings: dict[str, Sequence[Any]] = {}
-    for key in SETTINGS:
-        if key in axes:
-            settings[key] = axes[key]
-        elif getattr(file, key) is not None:
-            settings[key] = [getattr(file, key)]
-    for i, value in enumerate(settings.get("precision", ())):
-        if value not in _PRECISIONS:
-            hint = nearest(str(value), _PRECISIONS)
-            raise file.error(("grid", "precision", i), f"unknown precision {value!r}", hint)
+def _techniques(
+    file: ExperimentFile, axes: Mapping[str, Sequence[Any]]
+) -> tuple[list[dict[str, Any]], list[Path]]:
+    """The settings of the grid, each with each of its techniques, and where these are written."""
+    settings = {key: axes[key] for key in SETTINGS if key in axes}
+    with file.places.errors_at(("grid",)):
+        checked(_Settings, settings, {})
     for i, value in enumerate(settings.get("ghost_batch", ())):
-        path: Path = (*file.path_of("ghost_batch"), i)
-        if not isinstance(value, int) or value < 1:
-            raise file.error(path, f"ghost_batch {value!r} is not a whole number of at least 1")
         if file.micro_batch and file.micro_batch % value:
             message = f"ghost_batch {value} does not divide micro_batch {file.micro_batch}"
-            raise file.error(path, message, "a micro-batch is made of whole ghost batches")
+            hint = "a micro-batch is made of whole ghost batches"
+            raise file.error((*file.path_of("ghost_batch"), i), message, hint)
     place = file.path_of("technique")
-    values = axes.get("technique", ["none" if file.technique is None else file.technique])
     arguments: list[dict[str, Any]] = []
-    for i, value in enumerate(values):
+    for i, value in enumerate(axes["technique"]):
         arguments.append(_technique(file, (*place, i), value))
-        if arguments[-1] in arguments[:-1]:
-            message = f"{dotted(place)}: {value!r} is given twice"
-            raise file.error((*place, i), message, "keep one")
-    return [
-        {**dict(zip(settings, combination, strict=True)), **each}
-        for *combination, each in itertools.product(*settings.values(), arguments)
+        with file.places.errors_at(place, named=True), below(i):
+            if arguments[-1] in arguments[:-1]:
+                raise ExperimentError(f"{value!r} is given twice", hint="keep one")
+    combined = [*itertools.product(*settings.values(), enumerate(arguments))]
+    described = [
+        {**dict(zip(settings, values, strict=True)), **each} for *values, (_, each) in combined
     ]
-
-
-def _rules(file: ExperimentFile, axes: Mapping[str, Sequence[Any]]) -> Sequence[Any]:
-    return axes.get("rule", ["none" if file.rule is None else file.rule])
+    return described, [(*place, i) for *_, (i, _) in combined]
 
 
 def _factors(
@@ -285,13 +269,10 @@ def _factors(
     """Ramps or rules, each of them once."""
     factors: list[T] = []
     for i, value in enumerate(values):
-        try:
+        with file.places.errors_at(path, named=True), below(i):
             factor = parse(value)
-        except ExperimentError as error:
-            raise file.error((*path, i), f"{dotted(path)}: {error}", error.hint) from None
-        if factor in factors:
-            message = f"{dotted(path)}: {value!r} is given twice"
-            raise file.error((*path, i), message, "keep one")
+            if factor in factors:
+                raise ExperimentError(f"{value!r} is given twice", hint="keep one")
         factors.append(factor)
     return factors
 
@@ -321,18 +302,15 @@ def _technique(file: ExperimentFile, path: Path, value: Any) -> dict[str, Any]:
     if not isinstance(described, Mapping) or not described:
         message = f"technique {value!r} is neither a name nor names with their arguments"
         raise file.error(path, message, "for example: technique: {clip: 1.0}; or none")
-    here = path
-    try:
-        for name in described:
-            here = (*path, name)
+    kinds = (ExperimentError, WorkloadError)
+    for name in described:
+        with file.places.errors_at((*path, name), *kinds):
             techniques.load({name: described[name]}, file.base)
-        here = path
+    with file.places.errors_at(path, *kinds):
         loaded = techniques.load(described, file.base)
-        for name, technique in loaded.parts.items():
-            here = (*path, name) if isinstance(value, Mapping) else path
+    for name, technique in loaded.parts.items():
+        with file.places.errors_at((*path, name), *kinds):
             loaded.parts[name] = technique.in_layout(written_layout(file))
             for data_file in technique.data_files():
                 technique.located(data_file, file.base)
-    except (ExperimentError, WorkloadError) as error:
-        raise file.error(here, str(error), error.hint) from None
     return {name: technique.written for name, technique in loaded.parts.items()}

@@ -141,16 +141,15 @@ def _find(name: str, places: Places, folder: Path) -> tuple[str, str, Path]:
     if not sources.is_file(name):
         message = f"extends {name}, which is not an experiment file"
         raise places.error(here, message, "its name ends in .yaml or .yml")
-    try:
+    with places.errors_at(here):
         if not _beside(name, folder):
             message = f"extends {name}, which is neither in the folder of the file nor beside it"
-            raise places.error(here, message, "paths are relative, such as ../base.yaml")
-        text = sources.file_text(folder / file)
-    except FileNotFoundError:
-        message = f"extends {name}: no such file in {folder}"
-        raise places.error(here, message, "paths are relative to the file's folder") from None
-    except sources.UnreadableError as error:
-        raise places.error(here, f"extends {name}, which cannot be read: {error}") from None
+            raise ExperimentError(message, hint="paths are relative, such as ../base.yaml")
+        try:
+            text = sources.file_text(folder / file)
+        except FileNotFoundError:
+            hint = "paths are relative to the file's folder"
+            raise ExperimentError(f"extends {name}: no such file in {folder}", hint=hint) from None
     return str(Path(places.source).parent / file), text, (folder / file).resolve().parent
 
 
@@ -159,14 +158,14 @@ def _beside(name: str, folder: Path) -> bool:
     else cannot name other files of this machine.
 
     Raises:
-        UnreadableError: no file can have that name.
+        ExperimentError: no file can have that name.
     """
     if name.startswith("~") or Path(name).is_absolute():
         return False
     try:
         return (folder / name).resolve().is_relative_to(folder.resolve().parent)
     except (OSError, ValueError, RuntimeError):  # a NUL, half of a surrogate pair; a circle
-        raise sources.UnreadableError("a file cannot have that name") from None
+        raise ExperimentError(f"extends {name!r}: a file cannot have that name") from None
 
 
 def _merge(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +32,10 @@ def mapping(values: Mapping[str, Any], keys: Iterable[str]) -> tuple[dict[str, A
     """
     keys = tuple(keys)
     spec, fields, base = _workload(values.get("workload"))
-    optimizer = [_optimizer(value, base) for value in _list(values.get("optimizer", []))]
-    if "schedule" in values:
-        values = {**values, "schedule": _schedules(values["schedule"], base)}
-    if "technique" in values:
-        values = {**values, "technique": _techniques(values["technique"], base)}
+    optimizer = _named(_list(values.get("optimizer", [])), base, optimizers.names())
+    for key, packaged in (("schedule", schedules.names()), ("technique", techniques.names())):
+        if key in values:
+            values = {**values, key: _named(values[key], base, packaged)}
     legal = _arguments(optimizer, values, base)
     field_names = set(fields)
     if spec is not None:
@@ -90,33 +89,19 @@ def _workload(value: Any) -> tuple[str | None, dict[str, Any], Path]:
     return f"{file.name}:{kind.__qualname__}", fields, file.parent
 
 
-def _optimizer(value: Any, base: Path) -> Any:
-    if not isinstance(value, type):
-        return value
-    name: str = value.__name__
-    if getattr(torch.optim, name, None) is value:
-        return name
-    return _in_file(value, base)
-
-
-def _schedules(value: Any, base: Path) -> Any:
+def _named(value: Any, base: Path, packaged: Collection[str]) -> Any:
+    """``value`` with what loads them in the place of classes, in lists and among keys too."""
     if isinstance(value, (list, tuple)):
-        return [_schedules(item, base) for item in value]
-    if not isinstance(value, type):
-        return value
-    name = getattr(value, "name", None)
-    return name if name in schedules.names() else _in_file(value, base)
-
-
-def _techniques(value: Any, base: Path) -> Any:
-    if isinstance(value, (list, tuple)):
-        return [_techniques(item, base) for item in value]
+        return [_named(item, base, packaged) for item in value]
     if isinstance(value, Mapping):
-        return {_techniques(name, base): arguments for name, arguments in value.items()}
+        return {_named(key, base, packaged): item for key, item in value.items()}
     if not isinstance(value, type):
         return value
-    name = getattr(value, "name", None)
-    return name if name in techniques.names() else _in_file(value, base)
+    kind: str = value.__name__
+    if getattr(torch.optim, kind, None) is value:
+        return kind
+    name = vars(value).get("name")
+    return name if name in packaged else _in_file(value, base)
 
 
 def _in_file(kind: type, base: Path) -> str:

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from experiments.config import keywords, sources
 from experiments.config.inherit import EXTENDS, inherit, override
 from experiments.config.schema import LONGEST_NAME, ExperimentFile
-from experiments.config.sources import UnreadableError
 from experiments.config.yaml_lines import MOST_NESTED, Places, dotted, read
 from experiments.config.yaml_lines import Path as KeyPath
 from experiments.errors import ExperimentError
@@ -52,8 +51,6 @@ def read_source(source: str | Path | Mapping[str, Any], overrides: Sequence[str]
     except FileNotFoundError:
         hint = f"experiments that come with the package: {', '.join(sources.names())}"
         raise ExperimentError(f"no experiment file {str(source)!r}", hint=hint) from None
-    except UnreadableError as error:
-        raise ExperimentError(f"{source} cannot be read: {error}") from None
     return read_text(text, str(source), overrides, file.expanduser().resolve().parent, file.stem)
 
 

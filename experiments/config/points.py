@@ -7,9 +7,9 @@ from typing import Any
 
 from experiments.config.grid import Grid
 from experiments.config.schema import ExperimentFile
-from experiments.config.tuning import Entries, check_value, refuse_two_lengths
+from experiments.config.tuning import Given, check_value, refuse_two_lengths
 from experiments.config.yaml_lines import Path, dotted
-from experiments.errors import nearest
+from experiments.errors import ExperimentError, nearest
 from experiments.identity import canonical
 from experiments.optimizers import Optimizer
 from experiments.plan import Value
@@ -53,14 +53,9 @@ class HandPicked:
             if optimizer.name not in self._lists:
                 raise file.error(("points",), f"points has no entry for {optimizer.label}")
 
-    @property
-    def names(self) -> set[str]:
-        """All metaparameters that points give."""
-        return {name for _, points in self._lists.values() for point in points for name in point}
-
     def of(
-        self, optimizer: Optimizer, schedule: Schedule, entries: Entries
-    ) -> tuple[tuple[Point, ...], dict[str, Any]]:
+        self, optimizer: Optimizer, schedule: Schedule, entries: Mapping[str, Given]
+    ) -> tuple[tuple[Point, ...], dict[str, Given]]:
         """The points of a study, and its search with their values instead of ranges.
 
         What this optimizer does not have is left out; points that are then equal become one.
@@ -71,7 +66,7 @@ class HandPicked:
         legal = optimizer.arguments.union(schedule.arguments, self._grid.fields)
         path, points = self._lists[optimizer.name]
         given = [name for name in sorted({n for p in points for n in p}) if name in legal]
-        tuned = [name for name, entry in entries.items() if isinstance(entry, Dimension)]
+        tuned = [name for name, each in entries.items() if isinstance(each.entry, Dimension)]
 
         def is_given(name: str) -> bool:
             """In another form: a length is a share or a number of steps, examples or tokens."""
@@ -90,7 +85,7 @@ class HandPicked:
             distinct.setdefault(canonical(row), row)
         rest = {n: e for n, e in entries.items() if n not in wanted and not is_given(n)}
         rows = tuple(distinct.values())
-        of_points = {name: self._entry(name, rows) for name in given}
+        of_points = {name: Given(self._entry(name, rows), path) for name in given}
         return rows, dict(sorted({**rest, **of_points}.items()))
 
     def _entry(self, name: str, points: Sequence[Point]) -> Dimension | Value:
@@ -100,29 +95,31 @@ class HandPicked:
         return Dimension(scale="discrete", choices=tuple(values.values()))
 
     def _checked(self, raw: Any, path: Path, legal: frozenset[str]) -> list[Point]:
-        file = self._file
+        places = self._file.places
         if not isinstance(raw, (list, tuple)) or not raw:
-            raise file.error(path, f"{dotted(path)} is not a list of points", _EXAMPLE)
+            raise places.error(path, f"{dotted(path)} is not a list of points", _EXAMPLE)
         positions: dict[str, int] = {}
         for i, point in enumerate(raw):
             here: Path = (*path, i)
-            if not isinstance(point, Mapping) or not point:
-                raise file.error(here, f"{dotted(here)}: {point!r} is not a point", _EXAMPLE)
+            with places.errors_at(here, named=True):
+                if not isinstance(point, Mapping) or not point:
+                    raise ExperimentError(f"{point!r} is not a point", hint=_EXAMPLE)
+                refuse_two_lengths(point, self._grid.schedules)
             for name, value in point.items():
-                self._check(name, value, (*here, name), legal)
-            refuse_two_lengths(point, self._grid.schedules, here, file.places)
+                with places.errors_at((*here, name), named=True):
+                    self._check(name, value, legal)
             first = positions.setdefault(canonical(point), i)
             if first != i:
                 message = f"{dotted(here)} is the same as {dotted((*path, first))}"
                 hint = "keep one; repeats: 5 trains the best with fresh seeds"
-                raise file.error(here, message, hint)
+                raise places.error(here, message, hint)
         return [dict(point) for point in raw]
 
-    def _check(self, name: str, value: Any, path: Path, legal: frozenset[str]) -> None:
+    def _check(self, name: str, value: Any, legal: frozenset[str]) -> None:
         if name not in legal:
-            message = f"{dotted(path)}: nothing in the grid has it"
-            raise self._file.error(path, message, nearest(name, sorted(legal)))
+            hint = nearest(name, sorted(legal))
+            raise ExperimentError("nothing in the grid has it", hint=hint)
         if not isinstance(value, (bool, int, float, str)):
             hint = "a point has one value of each name; ranges are searched by other methods"
-            raise self._file.error(path, f"{dotted(path)}: {value!r} is not a value", hint)
-        check_value(name, value, self._grid, self._grid.schedules, path, self._file.places)
+            raise ExperimentError(f"{value!r} is not a value", hint=hint)
+        check_value(name, value, self._grid, self._grid.schedules)

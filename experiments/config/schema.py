@@ -6,61 +6,42 @@ Nothing here needs the workload, the optimizers or the schedules that the file n
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    StrictBool,
-    StrictInt,
-    StrictStr,
-    ValidationError,
-)
+from pydantic import BeforeValidator, Field, PrivateAttr, StrictBool, StrictStr
 
 from experiments import search
-from experiments.config.amounts import AmountError, BatchSize, Budget, batch_sizes
+from experiments.config.amounts import BatchSize, Budget, batch_sizes
 from experiments.config.sources import why_not_copied
-from experiments.config.yaml_lines import Path, Places, dotted
+from experiments.config.yaml_lines import Path, Places
 from experiments.errors import ExperimentError, elsewhere, nearest
 from experiments.factors.design import Design
 from experiments.plan import Precision
+from experiments.typed import Count, Keys, Number, Texts, Whole, checked
 from results.counts import count
 from results.errors import ResultsError
 from results.targets.target import Target
-
-
-def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _none_if_off(value: Any) -> Any:
     return None if value is False or value == "off" else value
 
 
-def _as_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else (value,)
-
-
 LONGEST_NAME = 200
 _MOST_TARGETS = 100
 _BEST_OF = 10
-_FROM, _RAMP = "from", "ramp"
-"""Keys of ``batch_size`` where the batch size grows."""
-_LARGEST = 2**63 - 1
-Whole = Annotated[StrictInt, BeforeValidator(_whole), Field(ge=-_LARGEST, le=_LARGEST)]
-Count = Annotated[StrictInt, BeforeValidator(_whole), Field(ge=1, le=_LARGEST)]
-Number = Annotated[StrictInt, BeforeValidator(_whole), Field(ge=0, le=_LARGEST)]
-Texts = Annotated[tuple[StrictStr, ...], BeforeValidator(_as_tuple)]
 
 
-class ExperimentFile(BaseModel):
+class _GrowingSizes(Keys):
+    """``batch_size`` where it grows."""
+
+    sizes: Any = Field(alias="from")
+    ramp: Any = "none"
+
+
+class ExperimentFile(Keys):
     """The keys of an experiment file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: Annotated[
         StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=LONGEST_NAME)
@@ -69,7 +50,7 @@ class ExperimentFile(BaseModel):
     grid: dict[str, Any]
     design: Any = "product"
     """Which combinations of the grid's factors are studied (``experiments.factors.design``)."""
-    search: dict[str, Any] = {}
+    search: dict[str, Any] = Field(default_factory=dict)
     method: StrictStr = "sobol"
     """How points are drawn (``experiments.search``)."""
     points: Any = None
@@ -127,10 +108,8 @@ class ExperimentFile(BaseModel):
         Raises:
             ExperimentError: a key or a value that cannot be; with its line.
         """
-        try:
-            file = cls.model_validate(data)
-        except ValidationError as error:
-            raise _first_error(error, cls.model_fields, places) from None
+        with places.errors_at(()):
+            file = checked(cls, data, _HINTS, _unknown)
         file._base, file._places = base, places
         named_by_user = not places.at(("files",)) or places.at(("files",)).startswith("--set ")
         for i, path in enumerate(file.files):
@@ -164,51 +143,37 @@ class ExperimentFile(BaseModel):
             message = "grid has no batch_size"
             raise self.error(("grid",), message, "for example: batch_size: 8..4096")
         sizes = self.grid["batch_size"]
-        path: Path = ("grid", "batch_size")
         if isinstance(sizes, Mapping):
-            for key in sizes:
-                if key not in (_FROM, _RAMP):
-                    hint = nearest(str(key), (_FROM, _RAMP))
-                    raise self.error((*path, key), f"unknown key {key!r} in grid.batch_size", hint)
-            if _FROM not in sizes:
-                message = "grid.batch_size has no from: the batch sizes of the first step"
-                raise self.error(path, message, "for example: {from: 16..64, ramp: …}")
-            sizes = sizes[_FROM]
-        try:
+            hints = {"from": "the batch sizes of the first step: {from: 16..64, ramp: …}"}
+            with self._places.errors_at(("grid", "batch_size"), named=True):
+                sizes = checked(_GrowingSizes, sizes, hints).sizes
+        with self._places.errors_at(self.sizes_path, named=True):
             return batch_sizes(sizes)
-        except AmountError as error:
-            path = self.sizes_path
-            where = (*path, error.position)
-            raise self.error(where, f"{dotted(path)}: {error}", error.hint) from None
 
     @property
     def sizes_path(self) -> Path:
         """The place of the batch sizes."""
         ramped = isinstance(self.grid["batch_size"], Mapping)
-        return ("grid", "batch_size", _FROM) if ramped else ("grid", "batch_size")
+        return ("grid", "batch_size", *(["from"] if ramped else []))
 
     @property
     def ramps(self) -> tuple[Any, ...]:
         """Batch-size schedules as written, ``none`` among them."""
         sizes = self.grid.get("batch_size")
-        ramps = sizes.get(_RAMP, "none") if isinstance(sizes, Mapping) else "none"
+        ramps = sizes.get("ramp", "none") if isinstance(sizes, Mapping) else "none"
         return tuple(ramps) if isinstance(ramps, (list, tuple)) else (ramps,)
 
     @functools.cached_property
     def parsed_budget(self) -> Budget:
         """The budget as a sum of epochs, steps, examples and tokens."""
-        try:
+        with self._places.errors_at(("budget",)):
             return Budget.parse(self.budget)
-        except AmountError as error:
-            raise self.error(("budget",), str(error), error.hint) from None
 
     @functools.cached_property
     def parsed_design(self) -> Design:
         """Which combinations of the factors are studied, and how often the baseline is."""
-        try:
+        with self._places.errors_at(("design",), named=True):
             return Design.parse(self.design)
-        except ExperimentError as error:
-            raise self.error(("design",), str(error), error.hint) from None
 
     @property
     def search_method(self) -> str:
@@ -225,10 +190,8 @@ class ExperimentFile(BaseModel):
             raise self.error(("target",), message, f"at most {_MOST_TARGETS}")
         targets: list[Target] = []
         for i, text in enumerate(texts):
-            try:
+            with self._places.errors_at(("target", i), ResultsError):
                 target = Target.parse(text)
-            except ResultsError as error:
-                raise self.error(("target", i), str(error), error.hint) from None
             first = targets[0] if targets else target
             if target.metric != first.metric:
                 message = f"targets of two metrics: {first.metric} and {target.metric}"
@@ -297,19 +260,9 @@ class ExperimentFile(BaseModel):
 
 
 _IN_GRID = ("batch_size", "optimizer")
-_KINDS = {
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "string": "text",
-    "dict": "a mapping of keys to values",
-    "finite": "a finite number",
-}
-_MISSING = {
+_HINTS = {
     "workload": "for example: workload: digits-mlp, or my_model.py:MyModel",
     "grid": "for example: grid: {batch_size: 8..4096, optimizer: [sgd, momentum]}",
-}
-_HINTS = {
     "extend": "how many times a search space may be enlarged; 0: never",
     "repeats": "how many fresh seeds the best configurations get; 0: none",
     "name": "letters, digits, dots, dashes and underscores: it names a folder",
@@ -318,39 +271,7 @@ _HINTS = {
 }
 
 
-def _first_error(error: ValidationError, keys: Iterable[str], places: Places) -> ExperimentError:
-    """The first error, in one line: an unknown key before a missing one, since it may be its
-    misspelling."""
-    errors = error.errors()
-    first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
-    key = str(first["loc"][0])
-    path: Path = (key, *(part for part in first["loc"][1:] if isinstance(part, int)))
-    if first["type"] == "extra_forbidden":
-        hint = nearest(key, [*keys, *_IN_GRID])
-        if key in _IN_GRID:
-            hint = f"write it below grid: {key}: …"
-        hint = elsewhere(key) or hint
-        return places.error(path, f"unknown key {key!r}", hint)
-    if first["type"] == "missing":
-        return places.error((), f"no key {key!r}", _MISSING.get(key))
-    return places.error(path, f"{key} {_reason(first)}", _HINTS.get(key))
-
-
-def _reason(error: Any) -> str:
-    context, value = error.get("ctx", {}), error["input"]
-    match error["type"]:
-        case "greater_than_equal":
-            return f"must be at least {context['ge']}, not {value!r}"
-        case "less_than_equal":  # the value may have hundreds of digits
-            short = repr(value) if abs(value) < 1e30 else f"{float(value):g}"
-            return f"must be at most {context['le']:,}, not {short}"
-        case "string_too_long":
-            return f"is over {context['max_length']} letters long"
-        case "greater_than":
-            return f"must be over {context['gt']:g}, not {value!r}"
-        case "literal_error":
-            return f"{value!r} is not one of {context['expected']}"
-        case "string_pattern_mismatch":
-            return f"{value!r} cannot be a name"
-        case kind:
-            return f"must be {_KINDS.get(kind.split('_')[0], 'something else')}, not {value!r}"
+def _unknown(key: str) -> str | None:
+    if key in _IN_GRID:
+        return f"write it below grid: {key}: …"
+    return elsewhere(key) or nearest(key, [*ExperimentFile.model_fields, *_IN_GRID])

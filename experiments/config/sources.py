@@ -13,11 +13,6 @@ from results.errors import nearest
 _LARGEST_FILE = 2_000_000
 
 
-class UnreadableError(Exception):
-    """A file that cannot be read as an experiment. The message is the reason without the file's
-    name."""
-
-
 def _folder() -> Traversable:
     return resources.files("experiments").joinpath("files")
 
@@ -66,22 +61,23 @@ def file_text(file: Path) -> str:
 
     Raises:
         FileNotFoundError: there is none.
-        UnreadableError: it cannot be read, is no UTF-8 text, or is larger than an experiment is.
+        ExperimentError: it cannot be read, is no UTF-8 text, or is larger than an experiment is.
     """
     try:
         with file.expanduser().open("rb") as stream:
             data = stream.read(_LARGEST_FILE + 1)
-        if len(data) > _LARGEST_FILE:
-            raise UnreadableError(f"an experiment file has at most {_LARGEST_FILE / 1e6:g} MB")
-        return data.decode("utf-8")
+        if len(data) <= _LARGEST_FILE:
+            return data.decode("utf-8")
+        reason = f"an experiment file has at most {_LARGEST_FILE / 1e6:g} MB"
     except FileNotFoundError:
         raise
     except UnicodeDecodeError:
-        raise UnreadableError("not UTF-8 text") from None
+        reason = "not UTF-8 text"
     except OSError as error:
-        raise UnreadableError(error.strerror or str(error)) from None
+        reason = error.strerror or str(error)
     except (ValueError, RuntimeError):  # a NUL or a lone surrogate in its name; an unknown home
-        raise UnreadableError("a file cannot have that name") from None
+        reason = "a file cannot have that name"
+    raise ExperimentError(f"{file} cannot be read: {reason}")
 
 
 def why_not_copied(path: str, base: str, *, named_by_user: bool) -> tuple[str, str] | None:

@@ -3,6 +3,7 @@ model, examples and batch sizes."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -14,7 +15,6 @@ from torch.utils.data import IterableDataset
 from experiments import parallel, techniques
 from experiments.config.combinations import Combination
 from experiments.config.schema import ExperimentFile
-from experiments.config.yaml_lines import Path
 from experiments.errors import DeviceError, ExperimentError, nearest
 from experiments.identity import canonical
 from experiments.optimizers.trial_run import OptimizerRun
@@ -157,11 +157,11 @@ def _check_techniques(
     Raises:
         ExperimentError: one cannot be used; with its place.
     """
-    kinds = list(dict.fromkeys(_described(c) for c in combinations))
     checked: set[str] = set()
     for place, combination in enumerate(combinations):
-        path = _path(file, combination, kinds)
-        try:
+        path = combination.paths["technique"]
+        # What this machine's processor lacks may be on the device that trains.
+        with file.places.errors_at(path), contextlib.suppress(DeviceError):
             loaded = techniques.load(combination.technique, file.base)
             ghost = combination.technique.get("ghost_batch")
             for size in sizes[place]:
@@ -172,10 +172,6 @@ def _check_techniques(
             if key not in checked and loaded.define(*_CHECKED_HOOKS):
                 checked.add(key)
                 _check_with_workload(file, combination, loaded, min(sizes[place]), data)
-        except DeviceError:
-            continue  # it is trained elsewhere, perhaps
-        except ExperimentError as error:
-            raise file.error(path, str(error), error.hint) from None
 
 
 def check_device(
@@ -192,13 +188,12 @@ def check_device(
     """
     if device is None:
         return
-    kinds = list(dict.fromkeys(_described(c) for c in combinations))
     checked: set[str] = set()
     for combination in combinations:
         path = file.path_of("precision")
         try:
             Precision.of(combination.technique, device)
-            path, kind = _path(file, combination, kinds), _described(combination)
+            path, kind = combination.paths["technique"], _described(combination)
             loaded = techniques.load(combination.technique, file.base)
             of_device = any(part.of_device for part in loaded)
             if device == "cpu" and kind not in checked and of_device:
@@ -210,14 +205,6 @@ def check_device(
             raise file.error(path, str(error), error.hint) from None
         except ExperimentError:
             continue  # ``check_workload`` says so, where the experiment's own batch size has it
-
-
-def _path(file: ExperimentFile, combination: Combination, kinds: Sequence[str]) -> Path:
-    """The place of a combination's techniques. ``kinds``: those of all combinations."""
-    path: Path = file.path_of("technique")
-    if not file.parsed_design.alone and isinstance(file.grid.get("technique"), list | tuple):
-        return (*path, kinds.index(_described(combination)))
-    return path
 
 
 def check_ghost_batch(file: ExperimentFile, combination: Combination, batch_size: int) -> None:

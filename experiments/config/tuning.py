@@ -11,26 +11,36 @@ import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from experiments import optimizers, schedules
 from experiments.config.grid import Grid
-from experiments.config.yaml_lines import Path, Places, dotted
-from experiments.errors import ExperimentError, nearest
+from experiments.config.schema import ExperimentFile
+from experiments.config.yaml_lines import Path
+from experiments.errors import ExperimentError, below, nearest
 from experiments.factors.of_target import OfTarget, in_text, mentions
 from experiments.factors.rule import in_rule
 from experiments.optimizers import Optimizer
 from experiments.plan import Value
 from experiments.schedules import Schedule
 from experiments.search.domains import DOMAINS, Domain
-from experiments.search.space import SCALES, Dimension, SpaceError
+from experiments.search.space import SCALES, Dimension
 
 Entry = Dimension | Value
-Entries = Mapping[str, Entry]
 
 _WHOLE_SCALES = ("integer", "discrete")
+
+
+class Given(NamedTuple):
+    """What is given for a metaparameter, and where in the file; nowhere: it is a default."""
+
+    entry: Entry
+    path: Path = ()
+
+
+Entries = Mapping[str, Given]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,38 +51,59 @@ class Search:
     sections: Mapping[str, Entries] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, raw: Mapping[str, Any], grid: Grid, places: Places) -> Search:
-        """Read ``search:``.
+    def read(cls, file: ExperimentFile, grid: Grid) -> Search:
+        """Read ``search:`` of a file. Every name belongs to something in the grid, and every value
+        is legal for it.
 
         Raises:
-            ExperimentError: an unknown scale, an impossible range, a section of an unknown name.
+            ExperimentError: one is not; an impossible range, a section of an unknown name.
         """
-        owners = {*optimizers.names(), *schedules.names()}
-        owners.update(key for owner in grid.owners for key in _keys(owner))
-        general: dict[str, Entry] = {}
+        places = file.places
+        by_key = {key: owner for owner in grid.owners for key in _keys(owner)}
+        owners = {*optimizers.names(), *schedules.names(), *by_key}
+        everywhere = grid.scheduled.union(*(o.arguments for o in grid.optimizers))
+        general: dict[str, Given] = {}
         sections: dict[str, Entries] = {}
-        for name, value in raw.items():
+        for name, value in file.search.items():
             path: Path = ("search", name)
-            _refuse_rule(name, value, path, places)
-            if _is_section(name, value, owners):
+            with places.errors_at(path, named=True):
+                _refuse_rule(name, value)
+                if not _is_section(name, value, owners):
+                    general[name] = Given(_entry(name, value), path)
+                    if name not in everywhere:
+                        raise _unknown(name, everywhere)
+                    check_value(name, general[name].entry, grid, grid.schedules)
+                    continue
                 if name not in owners and not _is_optimizer(name):
-                    raise places.error(
-                        path,
-                        f"search.{name}: no optimizer or schedule of that name, and no range",
-                        _section_hint(name, value, owners),
-                    )
-                sections[name] = {
-                    inner: _entry(inner, entry, (*path, inner), places)
-                    for inner, entry in value.items()
-                }
-            else:
-                general[name] = _entry(name, value, path, places)
+                    message = "no optimizer or schedule of that name, and no range"
+                    raise ExperimentError(message, hint=_section_hint(name, value, owners))
+                owner = by_key.get(name) or _other(name, file.base)
+                legal, checked = owner.arguments | grid.scheduled, grid.schedules
+                if isinstance(owner, Schedule):  # the form that it gives a length is its own
+                    legal, checked = owner.arguments, [owner]
+                refuse_two_lengths(value, checked)
+                if sections.keys() & {*_keys(owner)}:
+                    message = f"{owner.name} and {owner.label}, which it is called, have sections"
+                    raise ExperimentError(message, hint="keep one of the two")
+            section: dict[str, Given] = {}
+            for inner, entry in value.items():
+                with places.errors_at((*path, inner), named=True):
+                    section[inner] = Given(_entry(inner, entry), (*path, inner))
+                    if inner not in legal:
+                        hint = nearest(inner, sorted(legal))
+                        raise ExperimentError(f"{name} has no argument {inner!r}", hint=hint)
+                    check_value(inner, section[inner].entry, grid, checked)
+            sections[name] = section
+        with places.errors_at(("search",), named=True):
+            refuse_two_lengths(general, grid.schedules)
         return cls(general=general, sections=sections)
 
-    def resolve(self, optimizer: Optimizer, schedule: Schedule, fields: Iterable[str]) -> Entries:
+    def resolve(
+        self, optimizer: Optimizer, schedule: Schedule, fields: Iterable[str]
+    ) -> dict[str, Given]:
         """What a study of these tunes and fixes, by name in alphabetical order."""
         legal = optimizer.arguments | schedule.arguments | set(fields)
-        entries: dict[str, Entry] = {}
+        entries: dict[str, Given] = {}
         layers = (
             _space(optimizer.space, f"optimizer {optimizer.name}"),
             _space(schedule.space, f"schedule {schedule.name}"),
@@ -81,56 +112,25 @@ class Search:
             self._of(optimizer),
         )
         for layer in layers:
-            for name, entry in layer.items():
+            for name, given in layer.items():
                 if name in legal:
                     # A length is a share or a number of steps, examples or tokens: one of them.
                     for form in schedule.other_forms(name):
                         entries.pop(form, None)
-                    entries[name] = entry
+                    entries[name] = given
         return dict(sorted(entries.items()))
-
-    def check(self, grid: Grid, base: str | None, places: Places) -> None:
-        """Every name must belong to something in the grid, and every value be legal for it.
-
-        Raises:
-            ExperimentError: it does not.
-        """
-        everywhere = grid.scheduled.union(*(o.arguments for o in grid.optimizers))
-        for name, entry in self.general.items():
-            if name not in everywhere:
-                raise places.error(("search", name), *_unknown(name, everywhere))
-            check_value(name, entry, grid, grid.schedules, ("search", name), places)
-        refuse_two_lengths(self.general, grid.schedules, ("search",), places)
-        by_key = {key: owner for owner in grid.owners for key in _keys(owner)}
-        for owner in grid.owners:
-            if owner.name != owner.label and {*self.sections} >= {*_keys(owner)}:
-                message = f"search has {owner.name} and {owner.label}, which it is called"
-                raise places.error(("search", owner.label), message, "keep one of the two")
-        for section, entries in self.sections.items():
-            owner = by_key.get(section) or _other(section, base, places)
-            legal, checked = owner.arguments | grid.scheduled, grid.schedules
-            if isinstance(owner, Schedule):
-                legal, checked = owner.arguments, [owner]
-            for name, entry in entries.items():
-                path = ("search", section, name)
-                if name not in legal:
-                    hint = nearest(name, sorted(legal))
-                    message = f"search.{section}.{name}: {section} has no argument {name!r}"
-                    raise places.error(path, message, hint)
-                check_value(name, entry, grid, checked, path, places)
-            refuse_two_lengths(entries, checked, ("search", section), places)
 
     def written(
         self, in_grid: Sequence[Optimizer], plans: Sequence[Schedule], fields: Iterable[str]
     ) -> dict[str, Any]:
         """All spaces of the grid in full, defaults too, as an experiment file writes them."""
         fields = frozenset(fields)
-        parts: dict[str, dict[str, Entry]] = {}
+        parts: dict[str, dict[str, Given]] = {}
         for optimizer in in_grid:
             arguments = {
-                name: entry
+                name: given
                 for schedule in plans
-                for name, entry in self.resolve(optimizer, schedule, fields).items()
+                for name, given in self.resolve(optimizer, schedule, fields).items()
                 if name in optimizer.arguments | fields
             }
             parts[optimizer.name] = {**arguments, **self._of(optimizer)}
@@ -139,10 +139,7 @@ class Search:
             entries = general.resolve(in_grid[0], schedule, ())
             parts[schedule.name] = {n: e for n, e in entries.items() if n in schedule.arguments}
         return {
-            section: {
-                name: e.notation() if isinstance(e, Dimension) else in_text(e)
-                for name, e in sorted(entries.items())
-            }
+            section: {name: _written(given.entry) for name, given in sorted(entries.items())}
             for section, entries in parts.items()
             if entries
         }
@@ -181,16 +178,20 @@ def _is_optimizer(name: str) -> bool:
     return ":" in name or isinstance(getattr(torch.optim, name, None), type)
 
 
-def _other(name: str, base: str | None, places: Places) -> Optimizer | Schedule:
-    """An optimizer or a schedule that the grid leaves out."""
+def _other(name: str, base: str | None) -> Optimizer | Schedule:
+    """An optimizer or a schedule that the grid leaves out.
+
+    Raises:
+        ExperimentError: there is none of that name.
+    """
     if name in schedules.names():
         return schedules.get(name)
     try:
         return optimizers.get(name, base)
-    except ExperimentError as error:
+    except ExperimentError:
         with contextlib.suppress(ExperimentError):
             return schedules.get(name, base)
-        raise places.error(("search", name), f"search.{name}: {error}", error.hint) from None
+        raise
 
 
 def _section_hint(name: str, value: Mapping[str, Any], owners: Iterable[str]) -> str:
@@ -200,72 +201,75 @@ def _section_hint(name: str, value: Mapping[str, Any], owners: Iterable[str]) ->
     return hint
 
 
-def _refuse_rule(name: str, value: Any, path: Path, places: Places) -> None:
+def _refuse_rule(name: str, value: Any) -> None:
     """A rule is a factor of the grid, or stands beside it: it is of all optimizers alike.
 
     Raises:
         ExperimentError: the value is a rule.
     """
     if spelling := in_rule(name, value):
-        message = f"{dotted(path)}: {value!r} is a rule, and search holds values and ranges"
+        message = f"{value!r} is a rule, and search holds values and ranges"
         hint = f"write it outside of search, {spelling}; a rule is of all optimizers"
-        raise places.error(path, message, hint)
+        raise ExperimentError(message, hint=hint)
 
 
-def _entry(name: str, value: Any, path: Path, places: Places) -> Entry:
-    where = ".".join(str(part) for part in path)
-    _refuse_rule(name, value, path, places)
+def _entry(name: str, value: Any) -> Entry:
+    """A plain value, or a range.
+
+    Raises:
+        ExperimentError: it is neither.
+    """
+    _refuse_rule(name, value)
     if isinstance(value, float) and not math.isfinite(value):
-        raise places.error(path, f"{where}: {value} is not a finite number")
+        raise ExperimentError(f"{value} is not a finite number")
     if isinstance(value, (bool, int, float, str)):
         plain: Value = OfTarget.parse(value)
         return plain
     if not isinstance(value, Mapping):
-        raise places.error(
-            path,
-            f"{where}: {value!r} is neither a value nor a range",
-            f"write {name}: {{log: [1e-4, 10]}} or {name}: {{discrete: [0.01, 0.1]}}",
+        raise ExperimentError(
+            f"{value!r} is neither a value nor a range",
+            hint=f"write {name}: {{log: [1e-4, 10]}} or {name}: {{discrete: [0.01, 0.1]}}",
         )
     if len(value) != 1:
-        raise places.error(
-            path, f"{where}: a range has one scale, not {len(value)}", f"one of {', '.join(SCALES)}"
-        )
+        message = f"a range has one scale, not {len(value)}"
+        raise ExperimentError(message, hint=f"one of {', '.join(SCALES)}")
     ((scale, bounds),) = value.items()
-    if scale not in SCALES:
-        raise places.error(
-            (*path, scale), f"{where}: unknown scale {scale!r}", nearest(str(scale), SCALES)
-        )
-    try:
+    with below(scale):
         return Dimension.parse(scale, bounds)
-    except SpaceError as error:
-        raise places.error((*path, scale), f"{where}: {error}", error.hint) from None
+
+
+def _written(entry: Entry) -> Any:
+    """As an experiment file writes it."""
+    return entry.notation() if isinstance(entry, Dimension) else in_text(entry)
 
 
 def _space(space: Mapping[str, Any], owner: str) -> Entries:
     """A default space, in the notation of the file."""
-    try:
-        return {name: _entry(name, value, (name,), Places()) for name, value in space.items()}
-    except ExperimentError as error:
-        raise ExperimentError(f"{owner}: space of {error}", hint=error.hint) from None
+    entries = {}
+    for name, value in space.items():
+        try:
+            entries[name] = Given(_entry(name, value))
+        except ExperimentError as error:
+            message = f"{owner}: space of {name}: {error}"
+            raise ExperimentError(message, hint=error.hint) from None
+    return entries
 
 
-def _unknown(name: str, everywhere: Iterable[str]) -> tuple[str, str]:
+def _unknown(name: str, everywhere: Iterable[str]) -> ExperimentError:
     owners = [o for o in optimizers.names() if name in optimizers.get(o).arguments]
     owners += [s for s in schedules.names() if name in schedules.get(s).arguments]
     if owners:
-        return (
-            f"search.{name}: nothing in the grid has it, only {', '.join(owners)}",
-            f"write it under the name: search: {{{owners[0]}: {{{name}: …}}}}",
+        return ExperimentError(
+            f"nothing in the grid has it, only {', '.join(owners)}",
+            hint=f"write it under the name: search: {{{owners[0]}: {{{name}: …}}}}",
         )
-    return (
-        f"search.{name}: neither an optimizer's argument, nor a schedule's, nor a workload's field",
-        nearest(name, sorted(everywhere)),
+    return ExperimentError(
+        "neither an optimizer's argument, nor a schedule's, nor a workload's field",
+        hint=nearest(name, sorted(everywhere)),
     )
 
 
-def refuse_two_lengths(
-    given: Iterable[str], plans: Iterable[Schedule], path: Path, places: Places
-) -> None:
+def refuse_two_lengths(given: Iterable[str], plans: Iterable[Schedule]) -> None:
     """A length is given as a share or in steps, examples or tokens.
 
     Raises:
@@ -275,55 +279,51 @@ def refuse_two_lengths(
     for schedule in plans:
         for i, name in enumerate(names):
             for earlier in set(names[:i]).intersection(schedule.other_forms(name)):
-                raise places.error(
-                    (*path, name),
-                    f"{dotted((*path, earlier))} and {name} are one length of schedule "
-                    f"{schedule.label}",
-                    "keep one of the two",
+                raise ExperimentError(
+                    f"{earlier} and {name} are one length of schedule {schedule.label}",
+                    hint="keep one of the two",
+                    at=(name,),
                 )
 
 
-def check_value(
-    name: str,
-    entry: Entry,
-    grid: Grid,
-    plans: Sequence[Schedule],
-    path: Path,
-    places: Places,
-) -> None:
+def check_value(name: str, entry: Entry, grid: Grid, plans: Sequence[Schedule]) -> None:
     """A usual metaparameter must be a number of its legal range.
 
     Args:
         plans: the schedules that the entry is for.
 
     Raises:
-        ExperimentError: it is not; fields of the workload are checked elsewhere.
+        ExperimentError: it is not, or it is swept; other fields of the workload are checked
+            elsewhere.
     """
     if mentions(entry) and not any(name in schedule.shares for schedule in plans):
-        message = f"{dotted(path)}: {entry}: {name} is no share of the budget"
-        raise places.error(path, message, "lengths of schedules are: decay, warmup, period …")
+        raise ExperimentError(
+            f"{entry}: {name} is no share of the budget",
+            hint="lengths of schedules are: decay, warmup, period …",
+        )
+    if name in grid.swept:
+        message = f"{name} is in the grid too"
+        raise ExperimentError(message, hint="keep one of the two")
     if name in grid.fields:
         return
     of_schedules = [schedule for schedule in plans if name in schedule.domains]
     for schedule in of_schedules:
         steps = schedule.shares.get(name)
         shares = f"{name} is a share of the budget, or such as 0.5 of target"
-        hint = f"{shares}; {steps} is in steps" if steps else None
-        check_domain(entry, schedule.domains[name], hint, path, places)
+        check_domain(
+            entry, schedule.domains[name], f"{shares}; {steps} is in steps" if steps else None
+        )
     usual = name.rpartition(".")[2]  # adamw.learning_rate
     if usual in DOMAINS and not of_schedules:
-        check_domain(entry, DOMAINS[usual], None, path, places)
+        check_domain(entry, DOMAINS[usual])
 
 
-def check_domain(
-    entry: Entry, domain: Domain, hint: str | None, path: Path, places: Places
-) -> None:
+def check_domain(entry: Entry, domain: Domain, hint: str | None = None) -> None:
     """A value, or both ends of a range, must be a number of ``domain``.
 
     Raises:
         ExperimentError: it is not.
     """
-    where = dotted(path)
     if not isinstance(entry, Dimension):
         values: Sequence[Value] = (entry,)
     elif entry.scale == "discrete":
@@ -332,12 +332,11 @@ def check_domain(
         values = entry.bounds
     for value in values:
         if isinstance(value, (bool, str)):
-            raise places.error(path, f"{where}: {value!r} is not a number", hint)
+            raise ExperimentError(f"{value!r} is not a number", hint=hint)
         if not math.isfinite(value):
-            raise places.error(path, f"{where}: {value} is not a finite number")
+            raise ExperimentError(f"{value} is not a finite number")
         if value not in domain:
-            raise places.error(path, f"{where}: {value} is outside {domain}", hint)
+            raise ExperimentError(f"{value} is outside {domain}", hint=hint)
     if domain.whole and isinstance(entry, Dimension) and entry.scale not in _WHOLE_SCALES:
-        raise places.error(
-            path, f"{where}: {entry.scale} draws fractions", "whole numbers: integer or discrete"
-        )
+        message = f"{entry.scale} draws fractions"
+        raise ExperimentError(message, hint="whole numbers: integer or discrete")

@@ -7,16 +7,19 @@ number, dates and the rest are text.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 from yaml import MappingNode, Node, ScalarNode, SequenceNode
 
-from experiments.errors import ExperimentError
+from experiments.errors import ExperimentError, PlacedError
 from results.counts import count
+from results.errors import ClearError
+from workloads.errors import WorkloadError
 
 Path = tuple[str | int, ...]
 """Keys and positions from the top: ``("search", "adam", "learning_rate")``."""
@@ -78,10 +81,31 @@ class Places:
             path = path[:-1]
         return self._places.get(path, self.source)
 
-    def error(self, path: Path, message: str, hint: str | None = None) -> ExperimentError:
+    def error(self, path: Path, message: str, hint: str | None = None) -> PlacedError:
         """An error that begins with the place of ``path``."""
         place = self.at(path)
-        return ExperimentError(f"{place}: {message}" if place else message, hint=hint)
+        return PlacedError(f"{place}: {message}" if place else message, hint=hint)
+
+    @contextlib.contextmanager
+    def errors_at(
+        self, path: Path, *kinds: type[ClearError | WorkloadError], named: bool = False
+    ) -> Iterator[None]:
+        """What is raised inside begins with the place of ``path``, or of what it says of below.
+
+        Owners of a value check it, and know nothing of files. Errors that have a place keep it.
+
+        Args:
+            kinds: of errors, ``ExperimentError`` unless given.
+            named: whether the path itself follows: ``grid.batch_size: …``.
+        """
+        kinds = kinds or (ExperimentError,)
+        try:
+            yield
+        except PlacedError:
+            raise
+        except kinds as error:
+            message = f"{dotted(path)}: {error}" if named else str(error)
+            raise self.error((*path, *getattr(error, "at", ())), message, error.hint) from None
 
 
 def scalar(text: str) -> Any:

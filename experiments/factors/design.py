@@ -5,29 +5,38 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from experiments.errors import ExperimentError, nearest
+from pydantic import Field, StrictBool
+
+from experiments.errors import ExperimentError, below
 from experiments.techniques import SETTINGS
+from experiments.typed import Count, Keys, checked
 
 _PRODUCT, _ALONE = "product", "one_factor"
-_OPTIONS = _BASELINE, _SHARED = "baseline", "shared_points"
 _MOST_SEARCHES = 100
+_EXAMPLE = "design: {one_factor: {baseline: 3}}"
+_HINTS = {
+    "": _EXAMPLE,
+    "baseline": f"how often the baseline is searched, 1 to {_MOST_SEARCHES}: {_EXAMPLE}",
+    "shared_points": "whether the others train the points of the baseline's first search",
+}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Design:
+class _Options(Keys):
+    baseline: Annotated[Count, Field(le=_MOST_SEARCHES)] = 1
+    """How many searches the baseline gets, each of points and seeds of its own."""
+    shared_points: StrictBool = False
+    """Whether the others train the points of the baseline's first search, where they tune the same
+    ranges."""
+
+
+class Design(_Options):
     """A design as an experiment file writes it."""
 
     alone: bool = False
     """Whether the first value of each factor, the baseline, is studied, and each other value with
     the first ones of all other factors; else every combination."""
-    baseline: int = 1
-    """How many searches the baseline gets, each of points and seeds of its own."""
-    shared_points: bool = False
-    """Whether the others train the points of the baseline's first search, where they tune the same
-    ranges."""
 
     @classmethod
     def parse(cls, written: Any) -> Self:
@@ -38,30 +47,11 @@ class Design:
         """
         if written in (_PRODUCT, _ALONE):
             return cls(alone=written == _ALONE)
-        example = "design: {one_factor: {baseline: 3}}"
         if not (isinstance(written, Mapping) and [*written] == [_ALONE]):
-            message = f"design {written!r} is not one of {_PRODUCT!r}, {_ALONE!r}"
-            raise ExperimentError(message, hint=f"or with its baseline's searches, {example}")
-        options = written[_ALONE]
-        if not isinstance(options, Mapping):
-            raise ExperimentError(f"one_factor cannot be {options!r}", hint=example)
-        for name in options:
-            if name not in _OPTIONS:
-                hint = nearest(str(name), _OPTIONS)
-                raise ExperimentError(f"one_factor has no key {name!r}", hint=hint)
-        searches = options.get(_BASELINE, 1)
-        if isinstance(searches, float) and searches.is_integer():
-            searches = int(searches)
-        if not (type(searches) is int and 1 <= searches <= _MOST_SEARCHES):
-            raise ExperimentError(
-                f"baseline cannot be {searches!r}",
-                hint=f"how often the baseline is searched, 1 to {_MOST_SEARCHES}: {example}",
-            )
-        shared = options.get(_SHARED, False)
-        if not isinstance(shared, bool):
-            hint = f"design: {{one_factor: {{{_SHARED}: true}}}}"
-            raise ExperimentError(f"{_SHARED} cannot be {shared!r}", hint=hint)
-        return cls(alone=True, baseline=searches, shared_points=shared)
+            message = f"{written!r} is not one of {_PRODUCT!r}, {_ALONE!r}"
+            raise ExperimentError(message, hint=f"or with its baseline's searches, {_EXAMPLE}")
+        with below(_ALONE):
+            return cls(alone=True, **dict(checked(_Options, written[_ALONE], _HINTS)))
 
 
 def combined(

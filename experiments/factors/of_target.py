@@ -8,7 +8,7 @@ the baseline's study of the same batch size, so that a study with one waits unti
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from experiments.factors.horizon import rounded
@@ -52,11 +52,18 @@ def shares_of_target(values: Mapping[str, Any], names: Collection[str]) -> dict[
     return {name: value for name, value in parsed.items() if mentions(value)}
 
 
+def shares(value: Any) -> Iterator[OfTarget]:
+    """What of ``value``, itself or what it holds at any depth, is of the target."""
+    if isinstance(value, OfTarget):
+        yield value
+    elif isinstance(value, (list, tuple, Mapping)):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from shares(item)
+
+
 def mentions(value: Any) -> bool:
     """Whether ``value``, or what it holds at any depth, is of the target."""
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    return any(map(mentions, value)) if isinstance(value, (list, tuple)) else _is(value)
+    return next(shares(value), None) is not None
 
 
 def in_text(value: Any) -> Any:
@@ -69,13 +76,9 @@ def resolved(value: Any, steps: float, budget_steps: float) -> Any:
     return _replaced(value, lambda share: rounded(float(share) * steps / budget_steps))
 
 
-def _is(value: Any) -> bool:
-    return isinstance(value, OfTarget)
-
-
 def _replaced(value: Any, replace: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _replaced(item, replace) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return type(value)(_replaced(item, replace) for item in value)
-    return replace(value) if _is(value) else value
+    return replace(value) if isinstance(value, OfTarget) else value

@@ -20,23 +20,35 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from experiments.batch_sizes import BatchSizes
-from experiments.errors import ExperimentError, nearest
+from experiments.errors import ExperimentError
 from experiments.factors.of_target import OfTarget, mentions
 from experiments.plan import Value
 from experiments.schedules import Schedule
+from experiments.typed import Count, Keys, checked
 from results.counts import count
 
-NAME = "ramp"
-_KINDS = ("at", "double_at", "instead_of_decay")
 _EXAMPLE = "for example: ramp: {at: [[0.25, 2], [0.5, 4]]}, or {double_at: [0.25, 0.5]}"
-_MOST_CHANGES = 100
-_MOST_GROWTH = 1024
+_HINTS = {
+    **dict.fromkeys(("", "at", "double_at"), _EXAMPLE),
+    "instead_of_decay": "how many times the batch may grow, for example 8",
+}
 _SAMPLES = 2048
 """Steps at which a schedule is compared with the one before, to see that it never rises."""
 _ROUNDING = 1e-9
+
+
+_Changes = Annotated[list[Any], Field(min_length=1, max_length=100)]
+
+
+class _Written(Keys):
+    at: _Changes = Field(default_factory=list)
+    double_at: _Changes = Field(default_factory=list)
+    instead_of_decay: Annotated[Count, Field(ge=2, le=1024)] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,20 +69,15 @@ class Ramp:
         """
         if value == "none":
             return None
-        if not isinstance(value, Mapping) or len(value) != 1:
-            raise ExperimentError(f"ramp {value!r} is not a batch-size schedule", hint=_EXAMPLE)
-        ((kind, given),) = value.items()
+        written = checked(_Written, value, _HINTS)
+        if len(written.model_fields_set) != 1:
+            message = f"ramp {value!r} is not one of at, double_at and instead_of_decay"
+            raise ExperimentError(message, hint=_EXAMPLE)
+        (kind,) = written.model_fields_set
         if kind == "instead_of_decay":
-            return cls(instead_of_decay=_growth(given))
-        if kind not in _KINDS:
-            raise ExperimentError(f"unknown ramp {kind!r}", hint=nearest(str(kind), _KINDS))
-        if not isinstance(given, Sequence) or isinstance(given, str) or not given:
-            raise ExperimentError(f"ramp {kind}: {given!r} is not a list", hint=_EXAMPLE)
-        if len(given) > _MOST_CHANGES:
-            message = f"ramp {kind} changes the batch size {count(len(given), 'time')}"
-            raise ExperimentError(message, hint=f"at most {_MOST_CHANGES}")
-        pairs = [(share, 2 ** (i + 1)) for i, share in enumerate(given)]
-        changes = _checked(kind, pairs if kind == "double_at" else given)
+            return cls(instead_of_decay=written.instead_of_decay)
+        doubled = [(share, 2 ** (i + 1)) for i, share in enumerate(written.double_at)]
+        changes = _checked(kind, written.at or doubled)
         if 0 < sum(mentions(share) for share, _ in changes) < len(changes):
             message = f"ramp {kind} has shares of the budget and of the target"
             raise ExperimentError(message, hint="give all of one kind")
@@ -182,15 +189,6 @@ def _check_decays(
     if not factors or factors[-1] >= factors[0]:
         message = f"ramp instead_of_decay: schedule {schedule.label} does not decay"
         raise ExperimentError(message, hint="schedule: step, or cosine, linear, exponential …")
-
-
-def _growth(value: Any) -> int:
-    if not _is_number(value) or not float(value).is_integer() or not 2 <= value <= _MOST_GROWTH:
-        raise ExperimentError(
-            f"ramp instead_of_decay: {value!r} is not a whole number from 2 to {_MOST_GROWTH}",
-            hint="how many times the batch may grow, for example 8",
-        )
-    return int(value)
 
 
 def _factors(changes: Sequence[tuple[float, float]]) -> list[float]:

@@ -27,17 +27,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pydantic import Field
+
 from experiments.errors import ExperimentError, nearest
 from experiments.factors.horizon import TOKENS, Horizon, complement, rounded
 from experiments.optimizers import Optimizer
 from experiments.plan import Value
 from experiments.search.space import Dimension
+from experiments.typed import Count, Keys, checked
 
 Effective = Callable[[Mapping[str, Value]], float | None]
 """An optimizer's ``effective_learning_rate``."""
 
-NAME = "rule"
-_FROM = "from"
 _HALF_LIFE, _TIME_SCALE = "half_life", "time_scale"
 _KINDS = {
     "learning_rate": ("none", "sqrt", "linear"),
@@ -50,6 +51,15 @@ _EXAMPLE = (
     "for example: rule: {learning_rate: sqrt, from: 64}, or {beta2: {half_life: 1e6 tokens}}; "
     "or none"
 )
+
+
+class _Written(Keys):
+    base: Count | None = Field(default=None, alias="from")
+    learning_rate: Any = None
+    beta1: Any = None
+    beta2: Any = None
+    momentum: Any = None
+    weight_decay: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,26 +82,19 @@ class Rule:
         """
         if value == "none":
             return None
-        if not isinstance(value, Mapping) or not value:
-            raise ExperimentError(f"{value!r} is not a rule", hint=_EXAMPLE)
-        for name in value:
-            if name != _FROM and name not in _KINDS:
-                hint = nearest(str(name), [*_KINDS, _FROM])
-                raise ExperimentError(f"no rule for {name!r}", hint=hint)
+        base = checked(_Written, value, {"": _EXAMPLE, "from": _EXAMPLE}).base
         given = [(name, value[name]) for name in _KINDS if name in value]
         if not given:
             raise ExperimentError("a rule for nothing", hint=_EXAMPLE)
         kinds = tuple((n, _kind(n, kind)) for n, kind in given if not isinstance(kind, Mapping))
         horizons = tuple((n, _horizon(n, kind)) for n, kind in given if isinstance(kind, Mapping))
         if not kinds:
-            if _FROM in value:
+            if base:
                 message = "from: nothing in the rule is taken from another batch size"
                 raise ExperimentError(message, hint="leave it out")
             return cls(horizons=horizons)
-        base = value.get(_FROM)
-        if not isinstance(base, int) or isinstance(base, bool) or base < 1:
-            message = f"from: {base!r} is not a batch size" if _FROM in value else "no from"
-            raise ExperimentError(f"{message}: the base batch size", hint=_EXAMPLE)
+        if not base:
+            raise ExperimentError("no from: the base batch size", hint=_EXAMPLE)
         return cls(base=base, kinds=kinds, horizons=horizons)
 
     def __str__(self) -> str:
@@ -127,21 +130,12 @@ class Rule:
         scales = kinds.get("learning_rate") in ("sqrt", "linear")
         return scales and ("momentum" in kinds or "momentum" in self.given)
 
-    def check(
-        self,
-        batch_sizes: Sequence[int | str] | None,
-        optimizers: Sequence[Optimizer],
-    ) -> None:
+    def check(self, optimizers: Sequence[Optimizer]) -> None:
         """
-        Args:
-            batch_sizes: in examples; ``None`` where they are not yet known (``check_base``).
-
         Raises:
-            ExperimentError: the base is not among the batch sizes; an optimizer has no such
-                metaparameter, or a weight decay without a time scale.
+            ExperimentError: an optimizer has no such metaparameter, or a weight decay without a
+                time scale.
         """
-        if batch_sizes is not None:
-            self.check_base(batch_sizes)
         names = [*(name for name, _ in self.kinds), *sorted(self.given)]
         if "weight_decay" in self.given:
             names.append("learning_rate")

@@ -34,7 +34,7 @@ def levels(space: Space, trials: int) -> dict[str, int]:
     return counts
 
 
-class Grid(Table):
+class Factorial(Table):
     """The order is seeded by the study."""
 
     name = "grid"

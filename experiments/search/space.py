@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from experiments.errors import ExperimentError, nearest
 from experiments.plan import Value
 from experiments.search.domains import Domain
 
@@ -18,14 +18,6 @@ _LEAST_GROWTH = 0.01
 """A range that can grow by less than this share of itself is at its natural end."""
 _NEAR = 1e-6
 """How near to an open end of its domain a range may come, as a share of the way to it."""
-
-
-class SpaceError(ValueError):
-    """An impossible range; the caller adds its name and place."""
-
-    def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.hint = hint
 
 
 def _round(x: float) -> float:
@@ -55,18 +47,16 @@ class Dimension:
         """A dimension as an experiment file writes it: ``{log: [1e-4, 10]}``.
 
         Raises:
-            SpaceError: an unknown scale, or a range that is empty, reversed or out of it.
+            ExperimentError: an unknown scale, or a range that is empty, reversed or out of it.
         """
         if scale not in SCALES:
-            raise SpaceError(f"unknown scale {scale!r}", f"known: {', '.join(SCALES)}")
-        if not isinstance(values, Sequence) or isinstance(values, str):
-            raise SpaceError(f"{scale}: {values!r} is not a list", f"write {_EXAMPLE[scale]}")
+            raise ExperimentError(f"unknown scale {scale!r}", hint=nearest(str(scale), SCALES))
         if scale == "discrete":
             return cls(scale="discrete", choices=_choices(values))
         low, high = _bounds(scale, values)
         dimension = cls(scale=scale, bounds=(low, high))
         if not math.isfinite(dimension.extent):
-            raise SpaceError(f"{scale}: {list(values)} is wider than a float can be")
+            raise ExperimentError(f"{scale}: {list(values)} is wider than a float can be")
         return dimension
 
     def value(self, u: float) -> Value:
@@ -193,45 +183,50 @@ _EXAMPLE = {
 }
 
 
-def _choices(values: Sequence[Any]) -> tuple[Value, ...]:
-    if not values:
-        raise SpaceError("discrete: no choices", f"write {_EXAMPLE['discrete']}")
+def _choices(values: Any) -> tuple[Value, ...]:
+    if not isinstance(values, (list, tuple)) or not values:
+        hint = f"write {_EXAMPLE['discrete']}"
+        raise ExperimentError(f"discrete: {values!r} is not a list of choices", hint=hint)
     for value in values:
         if not isinstance(value, (str, bool, int, float)):
-            raise SpaceError(f"discrete: {value!r} is neither a number nor a word")
+            raise ExperimentError(f"discrete: {value!r} is neither a number nor a word")
         if isinstance(value, float) and not math.isfinite(value):
-            raise SpaceError(f"discrete: {value!r} is not a finite number")
+            raise ExperimentError(f"discrete: {value!r} is not a finite number")
     if len(set(values)) < len(values):
-        raise SpaceError(f"discrete: {list(values)} holds a choice twice")
+        raise ExperimentError(f"discrete: {list(values)} holds a choice twice")
     return tuple(values)
 
 
-def _bounds(scale: str, values: Sequence[Any]) -> tuple[float, float]:
-    numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
-    if len(values) != 2 or len(numbers) != 2:
-        raise SpaceError(f"{scale}: {list(values)} is not [low, high]", f"write {_EXAMPLE[scale]}")
+def _bounds(scale: str, values: Any) -> tuple[float, float]:
+    listed = values if isinstance(values, (list, tuple)) else ()
+    numbers = [v for v in listed if isinstance(v, (int, float)) and not isinstance(v, bool)]
+    if len(listed) != 2 or len(numbers) != 2:
+        hint = f"write {_EXAMPLE[scale]}"
+        raise ExperimentError(f"{scale}: {values!r} is not [low, high]", hint=hint)
     low, high = numbers
     if not all(isinstance(number, int) or math.isfinite(number) for number in numbers):
-        raise SpaceError(f"{scale}: {list(values)} is not finite")
+        raise ExperimentError(f"{scale}: {list(values)} is not finite")
     if scale == "integer" and max(abs(low), abs(high)) > _LARGEST:
-        raise SpaceError(f"integer: {list(values)} is beyond 64 bits")
+        raise ExperimentError(f"integer: {list(values)} is beyond 64 bits")
     if scale == "integer" and not (float(low).is_integer() and float(high).is_integer()):
-        raise SpaceError(f"integer: {list(values)} are not whole numbers", "or use linear")
+        message = f"integer: {list(values)} are not whole numbers"
+        raise ExperimentError(message, hint="or use linear")
     if low > high:
-        raise SpaceError(f"{scale}: the range {list(values)} is reversed", "write the lower first")
+        message = f"{scale}: the range {list(values)} is reversed"
+        raise ExperimentError(message, hint="write the lower first")
     if low == high and scale != "integer":
-        raise SpaceError(
+        raise ExperimentError(
             f"{scale}: the range {list(values)} is empty",
-            f"a fixed value is written plainly: {low}",
+            hint=f"a fixed value is written plainly: {low}",
         )
     if scale == "log" and low <= 0:
-        raise SpaceError(
+        raise ExperimentError(
             f"log: {list(values)} reaches {low}, which has no logarithm",
-            "start above 0, or use linear",
+            hint="start above 0, or use linear",
         )
     if scale == "reverse_log" and high >= 1:
-        raise SpaceError(
+        raise ExperimentError(
             f"reverse_log: {list(values)} reaches {high}: it is uniform in log(1 - x)",
-            "end below 1, for example at 0.999",
+            hint="end below 1, for example at 0.999",
         )
     return (int(low), int(high)) if scale == "integer" else (float(low), float(high))

@@ -8,14 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.config.amounts import (
-    AmountError,
-    Budget,
-    SizeInUnit,
-    batch_sizes,
-    in_examples,
-)
+from experiments.config.amounts import Budget, SizeInUnit, batch_sizes, in_examples
 from experiments.config.compile import parse
+from experiments.errors import ExperimentError
 from tests.experiments.files import RIGHT
 
 TEXT = """\
@@ -92,10 +87,10 @@ def test_sizes_in_tokens_are_whole_sequences_or_refused(sizes, context, apart):
     if all(size % context == 0 for size in sizes):
         assert in_examples(read, context, "sequence") == [size // context for size in sizes]
         return
-    with pytest.raises(AmountError) as raised:
+    with pytest.raises(ExperimentError) as raised:
         in_examples(read, context, "sequence")
     wrong = next(size for size in sizes if size % context)
-    assert raised.value.position == (sizes.index(wrong) if apart else 0)
+    assert raised.value.at == (sizes.index(wrong) if apart else 0,)
     nearest = int(str(raised.value.hint).split(": ")[1].split()[0])
     assert nearest % context == 0
     assert nearest > 0
@@ -122,7 +117,7 @@ def test_a_budget_in_tokens_is_exact(tokens, steps, batch_size, context):
     exact = steps + Fraction(1, batch_size) + Fraction(str(tokens)) / (batch_size * context)
     assert budget.in_steps(batch_size, None, context) == exact.numerator // exact.denominator
     if tokens:
-        with pytest.raises(AmountError, match="no tokens_per_example"):
+        with pytest.raises(ExperimentError, match="no tokens_per_example"):
             budget.in_steps(batch_size, None, None)
 
 
@@ -168,7 +163,7 @@ def test_a_sum_in_steps(text, batch_size, steps):
     ],
 )
 def test_what_is_no_budget(text, message):
-    with pytest.raises(AmountError, match=message):
+    with pytest.raises(ExperimentError, match=message):
         Budget.parse(text)
 
 
