@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.errors import ExperimentError, TrainingError
-from experiments.plan import Outcome, Pack, Trial
-from results.storage.location import Location
 from results.storage.masking import masked
+
+if TYPE_CHECKING:  # errors on the terminal describe a Failure, and load nothing heavy
+    from experiments.plan import Outcome, Pack, Trial
+    from results.storage.location import Location
 
 End = Literal["done", "stopped", "taken", "failed"]
 """``done``: every trial is recorded. ``stopped``: asked to; a snapshot is kept. ``taken``: another

@@ -40,6 +40,7 @@ from concurrent.futures import ThreadPoolExecutor
 from experiments.execution.executors.base import Executor
 from experiments.execution.ledger import Ledger
 from experiments.execution.worker import run_pack
+from experiments.scheduling.messages import Channel, Control
 
 
 class Threads(Executor):
