@@ -87,39 +87,39 @@ class _Probe:
     def batch_size(self) -> int:
         return self.context.study.batch_size
 
-    def leads_to(self, batch_size: int, allowed: float) -> bool:
-        """Whether the next probe is at ``batch_size``: it is larger, and so many ``allowed``
-        seconds are enough for this probe with two steps of that size."""
-        longer = 2 * self.step * (batch_size / self.batch_size - 1)
-        return batch_size > self.batch_size and self.seconds + longer <= allowed
+    def leads_to(self, other: StudyContext, allowed: float) -> bool:
+        """Whether the next probe may be of ``other``: its batch size is larger, and this probe with
+        two steps of that size takes no more than the ``allowed`` seconds."""
+        longer = 2 * self.step * (other.study.batch_size / self.batch_size - 1)
+        return longer > 0 and self.seconds + longer <= allowed
 
 
 def forecast(plans: Sequence[StudyPlan], device: str) -> dict[str, Forecast]:
-    """The forecast of each study. Studies that differ only in batch size and budget share probes,
-    the smallest batch sizes of all studies before larger ones, as far as the time goes.
+    """The forecast of each study. Studies that differ only in batch size and budget share probes:
+    at the smallest batch size, and at the largest to which the time leads from there.
 
     Raises:
         ExperimentError: what is asked for cannot be trained at all.
         WorkloadError: neither can the workload.
     """
-    until = time.perf_counter() + PROBE_SECONDS
-    ranked = sorted(plans, key=lambda plan: plan.study.batch_size)
-    by_kind: dict[tuple[str, str], list[_Probe]] = defaultdict(list)
+    by_kind: dict[tuple[str, str], list[tuple[StudyPlan, StudyContext]]] = defaultdict(list)
     stacks: dict[str, bool] = {}
-    probed: list[tuple[Study, list[_Probe]]] = []
+    forecasts: dict[str, Forecast] = {}
     with single_thread():
-        for place, plan in enumerate(ranked):
-            study, context = plan.study, StudyContext.load(_alone(plan.study), device)
-            engine = _engine(context, plan, stacks)
-            probes = by_kind[study.shape, engine]
-            probed.append((study, probes))
-            allowed = (until - time.perf_counter()) / (len(ranked) - place)
-            if not probes:
-                check_contract(context, plan.trials(0, 1)[0])
-            elif not probes[-1].leads_to(study.batch_size, allowed):
-                continue
-            probes.append(_probe(engine, context, plan))
-    return {study.id: _forecast(study, probes) for study, probes in probed}
+        for plan in sorted(plans, key=lambda plan: plan.study.batch_size):
+            context = StudyContext.load(_alone(plan.study), device)
+            by_kind[plan.study.shape, _engine(context, plan, stacks)].append((plan, context))
+        until = time.perf_counter() + PROBE_SECONDS
+        for place, ((_, engine), studies) in enumerate(by_kind.items()):
+            check_contract(studies[0][1], studies[0][0].trials(0, 1)[0])
+            probes: list[_Probe] = []
+            larger = studies[:1]
+            while larger:
+                probes.append(_probe(engine, *larger[-1]))
+                allowed = (until - time.perf_counter()) / (len(by_kind) - place)
+                larger = [each for each in studies if probes[-1].leads_to(each[1], allowed)]
+            forecasts |= {plan.study.id: _forecast(plan.study, probes) for plan, _ in studies}
+    return forecasts
 
 
 def packs(study: Study) -> list[int]:
@@ -180,7 +180,7 @@ def _engine(context: StudyContext, plan: StudyPlan, stacks: dict[str, bool]) -> 
     return "stacked" if stacks[study.shape] else "module"
 
 
-def _probe(engine: str, context: StudyContext, plan: StudyPlan) -> _Probe:
+def _probe(engine: str, plan: StudyPlan, context: StudyContext) -> _Probe:
     began = time.perf_counter()
     # Where models train one after the other, one is enough.
     pack = plan.trials(0, packs(plan.study)[0] if engine == "stacked" else 1)

@@ -28,11 +28,11 @@ class Machine:
     def step(self, batch_size: float) -> float:
         return self.model + self.example * batch_size
 
-    def probe(self, engine: str, context: Any, plan: Any) -> _Probe:
+    def probe(self, engine: str, plan: Any, context: Any) -> _Probe:
         size, models = plan.study.batch_size, 16 if engine == "stacked" else 1
         self.probes.append(size)
         step, evaluation = models * self.step(size), models * self.evaluation
-        taken = 2 * step + max(module._TIMED, step) + 2 * evaluation
+        taken = step + max(module._TIMED, step) + 2 * evaluation
         self.now += taken
         return _Probe(
             context=context,
@@ -63,7 +63,7 @@ def _forecasts(*changes: str) -> dict[int, tuple[Any, Forecast]]:
 
 def test_each_batch_size_takes_what_the_machine_takes(machine: Machine) -> None:
     found = _forecasts("grid.batch_size=1..1024")
-    assert machine.probes == sorted(found)
+    assert machine.probes == [1, 1024]
     for size, (of, cost) in found.items():
         count = len(evaluation_steps(1.05, of.budget_steps))
         evaluations = 64 * count * machine.evaluation
@@ -94,28 +94,23 @@ def test_evaluations_that_end_early_read_a_part(
 
 
 @pytest.mark.parametrize(
-    ("slower", "timed", "probed"),
-    [
-        (1, 0.12, [2**i for i in range(11)]),
-        (100, 0.12, [2**i for i in range(11)]),
-        (10_000, 0.12, [1]),
-        (1, 1.0, [1, 128, 256, 512, 1024]),
-    ],
+    ("slower", "probed"),
+    [(1, [1, 1024]), (1000, [1, 128, 1024]), (10_000, [1, 16, 64]), (1_000_000, [1])],
 )
 def test_probes_take_no_longer_than_they_may(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, slower: int, timed: float, probed: list[int]
+    machine: Machine, slower: int, probed: list[int]
 ) -> None:
     """Steps at batch sizes between two that are probed are interpolated, and beyond the largest,
     where a machine is that slow, they are rather too long."""
-    monkeypatch.setattr(module, "_TIMED", timed)
     machine.model *= slower
     machine.example *= slower
     found = _forecasts("grid.batch_size=1..1024", "engine=module")
     assert machine.probes == probed
-    assert machine.now <= 1.1 * PROBE_SECONDS
+    assert machine.now <= max(PROBE_SECONDS, 2 * machine.step(1) + 1)
     for size, (of, cost) in found.items():
         steps = of.budget_steps * 64 * machine.step(size)
-        most = 1.0 if size <= probed[-1] else machine.step(1) / machine.example
+        last = probed[-1]
+        most = 1.0 if size <= last else machine.step(last) / last / machine.example
         assert 0.999 < (cost.seconds - cost.evaluation_seconds) / steps < 1.001 * most
 
 
@@ -123,8 +118,8 @@ def test_several_optimizers_share_the_time(machine: Machine) -> None:
     machine.example *= 10_000
     plans = load("digits", ["engine=module"]).plans()
     assert len(forecast(plans, "cpu")) == 36
-    assert machine.now <= 1.5 * PROBE_SECONDS
-    assert machine.probes[:3] == [1, 1, 1]
+    assert machine.now <= PROBE_SECONDS
+    assert machine.probes == [1, 32, 1, 32, 1, 64]
 
 
 @given(st.integers(1, 1000))
