@@ -160,27 +160,27 @@ def _check_schedule(combination: Combination) -> None:
                 )
 
 
-def check_tokens(file: ExperimentFile, combination: Combination) -> None:
-    """Lengths may be in tokens where an example of the workload has tokens.
+def check_study(file: ExperimentFile, combination: Combination, batch_size: int) -> None:
+    """The ghost batch, lengths in tokens, and the rule must suit a batch size and the workload.
 
     Raises:
-        ExperimentError: one is, and it has none; with the place of the length.
+        ExperimentError: one does not; with its place.
     """
+    places, paths = file.places, combination.paths
     schedule, tokens = combination.schedule, combination.workload.tokens_per_example
+    ghost = combination.technique.get("ghost_batch")
+    with places.errors_at(file.path_of("ghost_batch")):
+        if ghost is not None and batch_size % int(ghost):
+            raise ExperimentError(
+                f"ghost_batch {ghost} does not divide batch size {batch_size}",
+                hint="set a divisor, or leave that batch size out",
+            )
     for name in sorted(schedule.amounts.keys() & {*combination.space, *combination.fixed}):
-        with file.places.errors_at(combination.paths[name]):
-            schedule.amount_of_step(name, 1, tokens)
-
-
-def check_rule(file: ExperimentFile, combination: Combination, batch_size: int) -> None:
-    """A half-life or a time scale must give a value at this batch size.
-
-    Raises:
-        ExperimentError: it does not; with its place.
-    """
+        with places.errors_at(paths[name]):
+            schedule.amount_of_step(name, batch_size, tokens)
     if combination.rule is not None:
-        with file.places.errors_at(combination.paths["rule"]):
-            combination.rule.check_size(batch_size, combination.workload.tokens_per_example)
+        with places.errors_at(paths["rule"]):
+            combination.rule.check_size(batch_size, tokens)
 
 
 def ramp_of(

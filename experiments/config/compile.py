@@ -19,8 +19,7 @@ from experiments.config.amounts import with_full
 from experiments.config.checks import (
     budget_in_steps,
     check_directions,
-    check_rule,
-    check_tokens,
+    check_study,
     check_training_algorithms,
     check_units,
     ramp_of,
@@ -30,7 +29,7 @@ from experiments.config.combinations import Combination, at_steps, combinations
 from experiments.config.grid import BESIDE
 from experiments.config.schema import ExperimentFile
 from experiments.config.study_plan import StudyPlan
-from experiments.config.technique_checks import check_ghost_batch, check_workload
+from experiments.config.technique_checks import check_workload
 from experiments.config.tuning import Search
 from experiments.config.yaml_lines import Places
 from experiments.factors.of_target import in_text
@@ -174,9 +173,7 @@ class Experiment(ExperimentFile):
         known: BaselineSteps,
     ) -> StudyPlan:
         budget_steps = budget_in_steps(self, batch_size, train_size, combination.workload)
-        check_ghost_batch(self, combination, batch_size)
-        check_tokens(self, combination)
-        check_rule(self, combination, batch_size)
+        check_study(self, combination, batch_size)
         written, to_target = combination, None
         searches = combination.baseline
         baseline = [self._plan(c, batch_size, train_size, source, known).study for c in searches]

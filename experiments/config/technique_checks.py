@@ -207,21 +207,6 @@ def check_device(
             continue  # ``check_workload`` says so, where the experiment's own batch size has it
 
 
-def check_ghost_batch(file: ExperimentFile, combination: Combination, batch_size: int) -> None:
-    """A ghost batch must divide the batch size.
-
-    Raises:
-        ExperimentError: it does not; with its place.
-    """
-    ghost = combination.technique.get("ghost_batch")
-    if ghost is not None and batch_size % int(ghost):
-        raise file.error(
-            file.path_of("ghost_batch"),
-            f"ghost_batch {ghost} does not divide batch size {batch_size}",
-            "set a divisor, or leave that batch size out",
-        )
-
-
 def _check_ghost_batches(file: ExperimentFile, workload: Workload, sizes: Sequence[int]) -> None:
     """The ghost batch that nobody has set must divide each batch size, where there is batch norm.
 
