@@ -184,7 +184,8 @@ class Reader:
 
     def _here(self, tasks: Sequence[Task]) -> Batch:
         if not tasks or not tasks[0].indices:  # a rank without examples has their shapes
-            return tuple(x[:0].to(self._device) for x in collate([self._data[0]], self._name))
+            first = _read(self._data, Task([0], [0]))
+            return tuple(x[:0].to(self._device) for x in collate(first, self._name))
         on_cpu = self._device.type == "cpu"
         examples = [x for task in tasks for x in _read(self._data, task, on_cpu=on_cpu)]
         return tuple(x.to(self._device) for x in collate(examples, self._name))

@@ -92,8 +92,8 @@ def test_the_bits_do_not_depend_on_the_processes(workers, count: int, part: slic
     order = BatchOrder(5, 40, 16)
     for step in (0, 1, 5, 6, 2, 3):  # a trial goes back and on
         assert equal([list(ahead.training(order, part, 5, step))[:2]], [expected[step]])
+    assert torch.equal(before, torch.get_rng_state())  # the caller's generator is not touched
     if part.stop > part.start:
-        assert torch.equal(before, torch.get_rng_state())  # the caller's generator is not touched
         readers = ahead.training(order, part, 5, 4)[2]
         assert os.getpid() not in readers.tolist()
     ahead.close()

@@ -33,7 +33,8 @@ def entry_point(
     def call(*arguments: _Arguments.args, **keywords: _Arguments.kwargs) -> _Answer:
         if file := getattr(_thread, "importing", None):
             raise WorkloadError(
-                f"{file.name} calls batchscale.{name}() while it is loaded",
+                f"{file.name} calls batchscale.{name}() while it is loaded, outside of "
+                "if __name__ == '__main__'",  # a traceback shows no hint
                 hint='put the call below: if __name__ == "__main__":',
             )
         return function(*arguments, **keywords)
