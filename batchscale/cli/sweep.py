@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import threading
 from typing import TYPE_CHECKING, Annotated
@@ -216,6 +217,13 @@ def _summary(run: Run) -> int:
         them = "it" if done.failed == 1 else "them"
         failed = f"{count(done.failed, 'trial')} failed; the same command tries {them} once more"
         print(failed, file=sys.stderr)
+    if done.complete and done.reached:
+        from batchscale.output.ending import ending
+
+        say("\n".join(filter(None, ("", ending(run.results)))))
+        folder = shlex.quote(done.path)
+        say(f"next: batchscale regimes {folder}    (the regimes, with intervals and notes)")
+        say(f"      batchscale report {folder}    (a page with figures and tables)")
     if not done.complete:
         print(f"{how_far(done.left, done.failed)}: give the same command again to continue")
     if done.failed:

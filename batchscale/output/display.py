@@ -30,6 +30,10 @@ _RATE_SECONDS = 20.0
 _LEAST_SECONDS = 0.5
 """Fewest seconds from which a speed is computed, since many steps are reported at once."""
 _MOST_PACKS = 6
+_MOST_LONG = 2
+"""Packs that a plain line describes."""
+_LONG = 10.0
+"""Seconds after which a pack is described, and its time left is estimated."""
 _ORDER = ("target", "budget", "dominated", "diverged", "error")
 _LABELS = {
     "target": "reached",
@@ -57,6 +61,10 @@ class Tally:
     studies: dict[str, _Study] = field(default_factory=dict)
     packs: dict[str, messages.Begun] = field(default_factory=dict)
     at: dict[str, messages.Progress] = field(default_factory=dict)
+    since: dict[str, float] = field(default_factory=dict)
+    """When each pack that trains now has begun."""
+    begun: set[str] = field(default_factory=set)
+    """All packs that have begun in this run."""
     stops: Counter[str] = field(default_factory=Counter)
     finished: int = 0
     left: float | None = None
@@ -92,14 +100,16 @@ class Tally:
                 )
             case messages.Begun():
                 self.packs[event.pack] = event
+                self.begun.add(event.pack)
+                self.since[event.pack] = self.clock()
                 self._mark()
             case messages.Progress():
                 self._advance(event)
             case messages.Ended(run=None):  # they come again when their rows are safe
                 self._finish(event)
             case messages.Over():
-                self.packs.pop(event.pack, None)
-                self.at.pop(event.pack, None)
+                for table in (self.packs, self.at, self.since):
+                    table.pop(event.pack, None)
             case messages.TimeLeft():
                 self.left = event.seconds
             case _:
@@ -156,9 +166,44 @@ class Tally:
         return f"{self.feasible:,} of {count(self.wanted, 'trial')}{more}"
 
     @property
-    def rate(self) -> float:
-        """Trials that this run finishes a second."""
-        return self.finished / self.seconds if self.seconds > 0 else 0.0
+    def rate(self) -> str:
+        """Trials that this run finishes a second, or a minute where they take longer."""
+        a_second = self.finished / self.seconds if self.seconds > 0 else 0.0
+        if a_second >= 1:
+            return f"{_number(a_second)} trials/s"
+        return f"{_number(60 * a_second)} trials/min"
+
+    @property
+    def plan(self) -> str:
+        """What the sweep has planned: its studies and trials."""
+        sizes = {study.planned.batch_size for study in self.studies.values()}
+        recorded = sum(study.planned.done for study in self.studies.values())
+        known = f", {recorded:,} recorded by earlier runs" if recorded else ""
+        return (
+            f"plan: {count(len(self.studies), 'study')} at {count(len(sizes), 'batch size')}, "
+            f"{count(self.wanted, 'trial')} wanted{known}"
+        )
+
+    def long_packs(self) -> list[messages.Begun]:
+        """The packs that have trained for ten seconds or more, longest first."""
+        latest = self.clock() - _LONG
+        longest = sorted(self.packs, key=lambda pack: self.since[pack])
+        return [self.packs[p] for p in longest if p in self.at and self.since[p] <= latest]
+
+    def where(self, pack: str) -> str:
+        """``step 133 of 2,843, best 0.6602, at most 38:10 left``; its whole budget is assumed."""
+        begun, at = self.packs[pack], self.at.get(pack)
+        if at is None:
+            return "starting"
+        study = self.studies.get(begun.study)
+        budget = study.planned.budget_steps if study else 0
+        parts = [f"step {at.step:,}" + (f" of {budget:,}" if budget else "")]
+        if at.metric is not None:
+            parts.append(f"best {at.metric:.4g}")
+        seconds, steps = self.clock() - self.since[pack], at.step - begun.step
+        if budget > at.step and steps > 0 and seconds >= _LONG:
+            parts.append(f"at most {clock((budget - at.step) * seconds / steps)} left")
+        return ", ".join(parts)
 
     def _per_second(self, column: int) -> float:
         """Of all trials together, over the last ``_RATE_SECONDS``."""
@@ -237,10 +282,13 @@ class Display:
             self.say_what_is_due()
 
     def _report(self, event: messages.Event) -> None:
-        before = self.tally.steps > 0, self.tally.finished > 0
-        self.tally.take(event)
-        # The first step and the first trial that ends are printed at once.
-        news = before != (self.tally.steps > 0, self.tally.finished > 0)
+        tally = self.tally
+        before = tally.steps > 0, tally.finished > 0, bool(tally.stops["target"])
+        known = {*tally.begun}
+        tally.take(event)
+        # The first step, the first trial that ends, and the first to reach its target are printed
+        # at once.
+        news = before != (tally.steps > 0, tally.finished > 0, bool(tally.stops["target"]))
         if not isinstance(event, messages.Over):
             for text in self._failed:
                 self._say(text)
@@ -250,11 +298,13 @@ class Display:
                 self._staged = (self.tally.clock(), "")
             case messages.Note():
                 self._say(event.text)
-            case messages.Begun(step=step) if step:
-                study = self.tally.studies.get(event.study)
-                of = f" of {study.planned.budget_steps:,}" if study else ""
-                trials = count(event.trials, "trial")
-                self._say(f"{self._label(event.study)}: resuming at step {step:,}{of}, {trials}")
+            case messages.Begun(step=step):
+                if not known:
+                    self._say(tally.plan)
+                if step:
+                    how = "goes on" if event.pack in known else "goes on where an earlier run ended"
+                    trials = count(event.trials, "trial")
+                    self._say(f"{self._label(event.study)}: {how}, at step {step:,} ({trials})")
             case messages.Progress() | messages.Ended() if news and self._live is None:
                 self._say_line()
             case messages.Round():
@@ -295,11 +345,15 @@ class Display:
         parts = [f"{clock(tally.seconds)}  {tally.counted}"]
         parts += [f"{_LABELS[key]} {tally.stops[key]:,}" for key in _ORDER if tally.stops[key]]
         if tally.finished:
-            parts.append(f"{tally.rate:.1f} trials/s")
+            parts.append(tally.rate)
         parts += tally.speed()
         if tally.left:
             parts.append(f"{clock(tally.left)} left")
-        return ", ".join(parts)
+        packs = [
+            f"{self._label(pack.study)}: {tally.where(pack.pack)}"
+            for pack in tally.long_packs()[:_MOST_LONG]
+        ]
+        return "; ".join([", ".join(parts), *packs])
 
     def _say(self, text: str) -> None:
         self._last = text = lines(text)
@@ -320,7 +374,7 @@ class Display:
         top.add_row(
             Text(tally.counted),
             ProgressBar(total=max(tally.wanted, 1), completed=tally.feasible, width=30),
-            Text(f"{tally.rate:.1f} trials/s" if tally.finished else ""),
+            Text(tally.rate if tally.finished else ""),
             Text(f"{clock(tally.seconds)} gone"),
             Text(f"about {clock(tally.left)} left" if tally.left else ""),
         )
@@ -333,14 +387,10 @@ class Display:
         running = sorted(tally.packs.values(), key=lambda pack: pack.pack)
         for pack in running[:_MOST_PACKS]:
             at = tally.at.get(pack.pack)
-            study = tally.studies.get(pack.study)
-            of = f" of {study.planned.budget_steps:,}" if study else ""
             rows.add_row(
                 Text(self._label(pack.study), "cyan"),
                 Text(f"{at.active if at else pack.trials} of {pack.trials} training"),
-                Text(f"{pack.engine} engine"),
-                Text(f"step {at.step:,}{of}" if at else "starting"),
-                Text(f"best {at.metric:.4g}" if at and at.metric is not None else ""),
+                Text(tally.where(pack.pack)),
             )
         if len(running) > _MOST_PACKS:
             rows.add_row(Text(f"and {count(len(running) - _MOST_PACKS, 'more pack')}", "dim"))
