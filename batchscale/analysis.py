@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack, cast
 
 from analysis.figure_data import Query
 from batchscale import answers
@@ -27,22 +27,32 @@ class Opened(Protocol):
 Source = str | Path | Opened
 
 
+class QueryOptions(TypedDict, total=False):
+    """The options that every function below has: which trials are read, and how. `regimes`
+    describes them; the command line has them too (`batchscale.cli.options`)."""
+
+    target: str | None
+    where: str | None
+    by: Sequence[str] | None
+    baseline: str | None
+    tolerance: float
+    estimator: str | None
+    search: str
+    unit: str | None
+    read: str | None
+
+
+_OPTIONS = {*QueryOptions.__annotations__}
+
+
 def regimes(
     *sources: Source,
-    target: str | None = None,
-    where: str | None = None,
-    by: Sequence[str] | None = None,
-    baseline: str | None = None,
-    tolerance: float = 0.2,
-    estimator: str | None = None,
-    search: str = "present",
-    unit: str | None = None,
-    read: str | None = None,
     definition: str | None = None,
     form: str = "convex",
     law: str | None = None,
     crossover: bool = False,
     under: Sequence[str] | None = None,
+    **options: Unpack[QueryOptions],
 ) -> list[dict[str, Any]]:
     """The three regimes of each curve with their intervals, as ``regimes --json`` prints them.
 
@@ -78,11 +88,7 @@ def regimes(
             where the schedule is constant; other trials count as if they had been stopped at the
             smallest.
     """
-    query = Query(
-        sources=_opened(sources), target=target, where=where, by=by, baseline=baseline,
-        tolerance=tolerance, estimator=estimator, search=search, unit=unit, read=read,
-        definition=definition, under=answers.limits(under),
-    )  # fmt: skip
+    query = _query(sources, options, definition=definition, under=answers.limits(under))
     return answers.regimes(query, law=law, crossover=crossover, form=form)
 
 
@@ -90,16 +96,8 @@ def techniques(
     *sources: Source,
     correction: str | None = None,
     quantities: Sequence[str] | None = None,
-    target: str | None = None,
-    where: str | None = None,
-    by: Sequence[str] | None = None,
-    baseline: str | None = None,
-    tolerance: float = 0.2,
-    estimator: str | None = None,
-    search: str = "present",
-    unit: str | None = None,
-    read: str | None = None,
     under: Sequence[str] | None = None,
+    **options: Unpack[QueryOptions],
 ) -> list[dict[str, Any]]:
     """Every technique, schedule and optimizer against the plain one, as ``techniques --json``
     prints it.
@@ -122,11 +120,7 @@ def techniques(
         at ``level``, ``p`` of "the ratio is 1", ``p_corrected``; the ``correction`` and for how
         many ratios (``compared``); a ``sentence``, ``notes``.
     """
-    query = Query(
-        sources=_opened(sources), target=target, where=where, by=by, baseline=baseline,
-        tolerance=tolerance, estimator=estimator, search=search, unit=unit, read=read,
-        under=answers.limits(under),
-    )  # fmt: skip
+    query = _query(sources, options, under=answers.limits(under))
     return answers.techniques(query, correction=correction, quantities=quantities).to_dicts()
 
 
@@ -135,15 +129,8 @@ def laws(
     against: str,
     quantity: str = "critical_batch_size",
     sizes: Mapping[str, float] | None = None,
-    target: str | None = None,
-    where: str | None = None,
-    by: Sequence[str] | None = None,
-    tolerance: float = 0.2,
-    estimator: str | None = None,
-    search: str = "present",
-    unit: str | None = None,
-    read: str | None = None,
     definition: str | None = None,
+    **options: Unpack[QueryOptions],
 ) -> list[dict[str, Any]]:
     """A quantity as a power of model size, data size or target, for each training algorithm.
 
@@ -159,22 +146,14 @@ def laws(
         For each law ``exponent`` and ``coefficient`` with intervals, ``scatter`` about it in log
         units, the ``sizes`` and ``curves`` it rests on, a ``sentence``, ``notes``.
     """
-    query = Query(
-        sources=_opened(sources), target=target, where=where, by=by, tolerance=tolerance,
-        estimator=estimator, search=search, unit=unit, read=read,
-        definition=definition,
-    )  # fmt: skip
+    query = _query(sources, options, definition=definition)
     return answers.laws(query, against, quantity=quantity, sizes=sizes)
 
 
 def optimal_batch(
     *sources: Source,
-    target: str | None = None,
-    where: str | None = None,
-    by: Sequence[str] | None = None,
-    search: str = "present",
-    unit: str | None = None,
     under: Sequence[str] | None = None,
+    **options: Unpack[QueryOptions],
 ) -> list[dict[str, Any]]:
     """The batch size of least final loss at each budget D, B_opt(D), and its law B_opt = k · D^p.
 
@@ -192,31 +171,22 @@ def optimal_batch(
         about it in log units, ``noise`` of one loss, a ``sentence``, ``notes``. Budgets and batch
         sizes are in ``unit``.
     """
-    query = Query(
-        sources=_opened(sources), target=target, where=where, by=by, search=search, unit=unit,
-        read="final", under=answers.limits(under),
-    )  # fmt: skip
+    unused = {"baseline", "tolerance", "estimator", "read"} & {*options}
+    if unused:
+        raise TypeError(f"optimal_batch() has no option {min(unused)}")
+    query = _query(sources, options, read="final", under=answers.limits(under))
     return answers.optimal_batch(query)
 
 
 def plot(
     figure: str | Callable[..., Any],
     *sources: Source,
-    target: str | None = None,
-    where: str | None = None,
-    by: Sequence[str] | None = None,
-    baseline: str | None = None,
-    tolerance: float = 0.2,
-    estimator: str | None = None,
-    search: str = "present",
-    unit: str | None = None,
-    read: str | None = None,
     under: Sequence[str] | None = None,
     width: str | float | None = None,
     style: str | Path | None = None,
     output: str | Path | None = None,
     ax: Axes | None = None,
-    **options: object,
+    **options: Any,
 ) -> Axes:
     """Draw a figure; where ``output`` is given, also write it, with its numbers beside it.
 
@@ -233,30 +203,19 @@ def plot(
         ax: axes to draw on, as of a grid that you made; else a new figure.
         options: the figure's own: the keyword arguments of its function.
     """
-    query = Query(
-        sources=_opened(sources), target=target, where=where, by=by, baseline=baseline,
-        tolerance=tolerance, estimator=estimator, search=search, unit=unit, read=read,
-        under=answers.limits(under),
-    )  # fmt: skip
+    own = {name: options.pop(name) for name in [*options] if name not in _OPTIONS}
+    query = _query(sources, cast(QueryOptions, options), under=answers.limits(under))
     return answers.plot(
         answers.figure_kind(figure), query, ax=ax, width=width, style=style, output=output,
-        options=options,
+        options=own,
     )[0]  # fmt: skip
 
 
 def report(
     *sources: Source,
-    target: str | None = None,
-    where: str | None = None,
-    by: Sequence[str] | None = None,
-    baseline: str | None = None,
-    tolerance: float = 0.2,
-    estimator: str | None = None,
-    search: str = "present",
-    unit: str | None = None,
-    read: str | None = None,
     title: str | None = None,
     output: str | Path = "report.html",
+    **options: Unpack[QueryOptions],
 ) -> Path:
     """Write one self-contained HTML page: findings, interactive curves, tables, sources.
 
@@ -270,10 +229,7 @@ def report(
     Raises:
         ResultsError: a source that cannot be read, no curve, or a place that cannot be written to.
     """
-    query = Query(
-        sources=_opened(sources), target=target, where=where, by=by, baseline=baseline,
-        tolerance=tolerance, estimator=estimator, search=search, unit=unit, read=read,
-    )  # fmt: skip
+    query = _query(sources, options)
     return answers.report(query, output, title=title)
 
 
@@ -282,17 +238,9 @@ def serve(
     *,
     host: str = "127.0.0.1",
     port: int | None = None,
-    target: str | None = None,
-    where: str | None = None,
-    by: Sequence[str] | None = None,
-    baseline: str | None = None,
-    tolerance: float = 0.2,
-    estimator: str | None = None,
-    search: str = "present",
-    unit: str | None = None,
-    read: str | None = None,
     on_ready: Callable[[str], None] | None = None,
     say: Callable[[str], None] | None = None,
+    **options: Unpack[QueryOptions],
 ) -> None:
     """Serve the report of a results folder, live over a sweep that runs, until interrupted.
 
@@ -313,18 +261,25 @@ def serve(
     """
     from batchscale.live.service import LiveReport
 
-    query = Query(
-        sources=[source or default_results()], target=target, where=where, by=by,
-        baseline=baseline, tolerance=tolerance, estimator=estimator, search=search,
-        unit=unit, read=read,
-    )  # fmt: skip
+    query = _query([source or default_results()], options)
     with LiveReport(query, host=host, port=port, say=say) as service:
         if on_ready is not None:
             on_ready(service.server.url)
         service.forever()
 
 
-def _opened(sources: Sequence[Source]) -> list[Any]:
+def _query(sources: Sequence[Source], options: QueryOptions, **further: Any) -> Query:
+    """The query of a call.
+
+    Raises:
+        CommandError: no source.
+        TypeError: an option that there is not.
+    """
     if not sources:
         raise CommandError("no SOURCE", hint="a results folder, published, own, or a CSV file")
-    return [getattr(source, "results", source) for source in sources]
+    if unknown := {*options} - _OPTIONS:
+        raise TypeError(
+            f"no option is called {min(unknown)!r}; options: {', '.join(sorted(_OPTIONS))}"
+        )
+    opened = [getattr(source, "results", source) for source in sources]
+    return Query(sources=opened, **options, **further)

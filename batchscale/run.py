@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,20 +15,6 @@ if TYPE_CHECKING:
     from experiments.execution.sweep import Summary
     from results.exports import Exported
     from results.reader import Results
-
-
-class QueryOptions(TypedDict, total=False):
-    """The keyword arguments of `batchscale.regimes` that each method of `Run` below has too."""
-
-    target: str | None
-    where: str | None
-    by: Sequence[str] | None
-    baseline: str | None
-    tolerance: float
-    estimator: str | None
-    search: str
-    unit: str | None
-    read: str | None
 
 
 def _best_table(results: Results) -> pa.Table:
@@ -93,36 +79,17 @@ class Run:
         a mapping has one for each experiment, and leaves the others out."""
         return Run(self.results.with_target(target), self.summary)
 
-    def regimes(
-        self,
-        *,
-        definition: str | None = None,
-        law: str | None = None,
-        crossover: bool = False,
-        under: Sequence[str] | None = None,
-        **options: Unpack[QueryOptions],
-    ) -> list[dict[str, Any]]:
+    def regimes(self, **options: Any) -> list[dict[str, Any]]:
         """The three regimes of each curve with their intervals: see `batchscale.regimes`."""
         from batchscale import analysis
 
-        return analysis.regimes(
-            self, definition=definition, law=law, crossover=crossover, under=under, **options
-        )
+        return analysis.regimes(self, **options)
 
-    def techniques(
-        self,
-        *,
-        correction: str | None = None,
-        quantities: Sequence[str] | None = None,
-        under: Sequence[str] | None = None,
-        **options: Unpack[QueryOptions],
-    ) -> list[dict[str, Any]]:
+    def techniques(self, **options: Any) -> list[dict[str, Any]]:
         """Every technique and optimizer against the plain one: see `batchscale.techniques`."""
         from batchscale import analysis
 
-        return analysis.techniques(
-            self, correction=correction, quantities=quantities, under=under, **options
-        )
+        return analysis.techniques(self, **options)
 
     def plot(self, figure: str | Callable[..., Any] = "steps", **options: Any) -> Axes:
         """Draw a figure: see `batchscale.plot`."""
@@ -130,17 +97,11 @@ class Run:
 
         return analysis.plot(figure, self, **options)
 
-    def report(
-        self,
-        output: str | Path = "report.html",
-        *,
-        title: str | None = None,
-        **options: Unpack[QueryOptions],
-    ) -> Path:
+    def report(self, output: str | Path = "report.html", **options: Any) -> Path:
         """Write a page of these results: see `batchscale.report`."""
         from batchscale import analysis
 
-        return analysis.report(self, output=output, title=title, **options)
+        return analysis.report(self, output=output, **options)
 
     def export(
         self, kind: str, *, output: str | Path, where: str | None = None, **options: Any
