@@ -3,8 +3,8 @@
 A page of another site must not read results through the reader's browser: on loopback the host that
 a request names has to be this machine, whatever name an attacker's server gives it.
 
-A connection costs a thread and a file, so their number is limited. Where there are too many, the
-connection that has waited longest for a whole request is closed: a reader that asks gets in.
+A connection costs a thread and a file: there are at most ``_CONNECTIONS``, and further ones are
+closed at once.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ import ipaddress
 import socket
 import sys
 import threading
-import time
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -29,14 +27,10 @@ STATE = "/state.json"
 PORT = 8080
 _PORTS = 100
 """Number of ports tried, from ``PORT`` on."""
-_SECONDS = 30.0
+_SECONDS = 10.0
 """Seconds of silence after which a connection is closed."""
-_CONNECTIONS = 256
+_CONNECTIONS = 64
 """Most connections at a time."""
-_CLOSING = 1.0
-"""Seconds that the next connection waits for the threads of those that were ended."""
-_FILE_SHARE = 4
-"""A quarter of the files that the process may open is left to connections at most."""
 
 
 @cache
@@ -56,17 +50,6 @@ def _headers() -> Mapping[str, str]:
     }
 
 
-def _most_connections() -> int:
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
-        return _CONNECTIONS
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if files == resource.RLIM_INFINITY:
-        return _CONNECTIONS
-    return max(1, min(_CONNECTIONS, files // _FILE_SHARE))
-
-
 class Server(ThreadingHTTPServer):
     """Answers from ``content``; closed by ``server_close``.
 
@@ -82,13 +65,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self, content: Content, host: str = "127.0.0.1", port: int | None = None) -> None:
         self.content = content
         self.host = host
-        self.most_connections = _most_connections()
-        self._waiting: dict[socket.socket, float] = {}
-        """Open connections, with the time since which each waits for a whole request."""
-        self._open = 0
-        """Connections that are not closed yet: those that were ended too, until their threads
-        have met the end."""
-        self._lock = threading.Condition()
+        self._places = threading.BoundedSemaphore(_CONNECTIONS)
         address = _address(host)
         self.address_family = address[0]
         self.loopback = ipaddress.ip_address(address[1]).is_loopback
@@ -133,49 +110,16 @@ class Server(ThreadingHTTPServer):
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = self.host, self.port
 
-    def get_request(self) -> tuple[socket.socket, Any]:
-        """Accept a connection; one that waits is closed for it where there are too many."""
+    def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002
+        """Whether there is a place for one more connection; else it is closed."""
+        return self._places.acquire(blocking=False)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer a connection until it ends."""
         try:
-            connection, address = super().get_request()
-        except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE):  # others hold the files: no busy loop
-                self._close_longest_waiting()
-                time.sleep(0.05)
-            raise
-        with self._lock:
-            crowded = len(self._waiting) >= self.most_connections
-            self._waiting[connection] = time.monotonic()
-            self._open += 1
-        if crowded:
-            self._close_longest_waiting()
-            with self._lock:
-                self._lock.wait_for(lambda: self._open <= 2 * self.most_connections, _CLOSING)
-        return connection, address
-
-    def answered(self, connection: socket.socket) -> None:
-        """A request of this connection was answered: it waits anew."""
-        with self._lock:
-            if connection in self._waiting:
-                self._waiting[connection] = time.monotonic()
-
-    def shutdown_request(self, request: Any) -> None:
-        """Close a connection."""
-        with self._lock:
-            self._waiting.pop(request, None)
-        super().shutdown_request(request)
-        with self._lock:
-            self._open -= 1
-            self._lock.notify_all()
-
-    def _close_longest_waiting(self) -> None:
-        """End the connection; its thread, which reads or writes, meets the end and closes it."""
-        with self._lock:
-            if not self._waiting:
-                return
-            connection = min(self._waiting, key=lambda each: self._waiting[each])
-            del self._waiting[connection]
-            with suppress(OSError):  # it has ended by itself
-                connection.shutdown(socket.SHUT_RDWR)
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
         """A reader that disconnects is not an error; anything else is printed as one line."""
@@ -234,7 +178,6 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
-        self.server.answered(self.connection)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Requests are not logged."""
