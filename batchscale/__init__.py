@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from batchscale.analysis import serve as serve
     from batchscale.analysis import techniques as techniques
     from batchscale.api import check as check
-    from batchscale.api import listing as list
+    from batchscale.api import listing as list  # noqa: F401
     from batchscale.api import new as new
     from batchscale.api import open as open
     from batchscale.api import query as query
@@ -85,43 +85,7 @@ _HOMES = {
     "WorkloadError": "workloads.errors:WorkloadError",
 }
 
-__all__ = [
-    "Classification",
-    "ExperimentError",
-    "GeneratedSplit",
-    "LanguageModel",
-    "LayoutPlan",
-    "ParallelLayout",
-    "ResultsError",
-    "Run",
-    "Schedule",
-    "SequencePlan",
-    "Target",
-    "Technique",
-    "TokenStream",
-    "Workload",
-    "WorkloadError",
-    "check",
-    "compact",
-    "export",
-    "fsck",
-    "laws",
-    "list",
-    "new",
-    "open",
-    "optimal_batch",
-    "plot",
-    "query",
-    "regimes",
-    "report",
-    "rerun",
-    "serve",
-    "status",
-    "sweep",
-    "take_in",
-    "techniques",
-    "trial",
-]
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
