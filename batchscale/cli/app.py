@@ -53,14 +53,26 @@ class _CommandError(Exception):
         self.error = error
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        import batchscale
+
+        print(f"batchscale {batchscale.__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def _options(
     debug: Annotated[
         bool, typer.Option("--debug", help="Show the whole traceback of an error.")
     ] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
+    ] = False,
 ) -> None:
     """Options that every command takes, before its name or after."""
-    del debug  # ``run`` takes it out, at any position
+    del debug, version  # ``run`` takes out --debug, at any position
 
 
 def _command(function: Callable[..., int | None]) -> Callable[..., int]:
@@ -119,5 +131,7 @@ def _wrong_usage(error: Exception, arguments: Sequence[str]) -> int:
         raise error
     text = io.StringIO()
     error.show(file=text)
+    if "query" in arguments and "unexpected extra argument" in text.getvalue():
+        text.write('Hint: the SQL is one argument, in quotes: batchscale query "SELECT …"\n')
     print(masked(text.getvalue(), *arguments), end="", file=sys.stderr)
     return int(getattr(error, "exit_code", 2))

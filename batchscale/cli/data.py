@@ -72,18 +72,22 @@ def compact(results: Folder = None) -> None:
 
 def listing(
     kind: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="KIND",
             help="workloads, texts, optimizers, schedules, techniques, layouts, figures, "
-            "experiments, executors, imports or exports.",
+            "experiments, executors, imports or exports. Default: the kinds.",
         ),
-    ],
+    ] = None,
     format: Fmt = "table",
     json: Json = False,
 ) -> None:
     """List the names of one kind."""
     from batchscale import api
+    from batchscale.names import KINDS
 
+    if kind is None:
+        print(render([{"kind": each} for each in KINDS], output_format(format, json)), end="")
+        return
     rows = [{"name": name, "what": what} for name, what in api.listing(kind).items()]
     print(render(rows, output_format(format, json), columns=("name", "what")), end="")

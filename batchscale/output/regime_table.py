@@ -44,6 +44,16 @@ def regimes(curves: Sequence[Curve], format: Format) -> str:
         return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     if format == "csv":
         return render([_flat(curve) for curve in curves], "csv")
+    by_workload: dict[Any, list[Curve]] = {}
+    for curve in curves:
+        by_workload.setdefault(curve.get("workload"), []).append(curve)
+    # Workloads have different columns: in one table most cells would be empty.
+    return "\n".join(_table(each, format) for each in by_workload.values())
+
+
+def _table(curves: Sequence[Curve], format: Format) -> str:
+    """The curves of one workload."""
+    curves = _named_techniques(curves)
     answers = {*_OTHERS, *_quantities(curves[0])}
     groups = [n for n in dict.fromkeys(n for curve in curves for n in curve) if n not in answers]
     columns = [
@@ -79,6 +89,20 @@ def regimes(curves: Sequence[Curve], format: Format) -> str:
         *_notes(curves, columns),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _named_techniques(curves: Sequence[Curve]) -> list[Curve]:
+    """The same with techniques as text, ``clip 1``, without what all curves have."""
+    texts = [curve.get("technique") for curve in curves]
+    each = [json.loads(text) if isinstance(text, str) else {} for text in texts]
+    shared = [key for key in each[0] if all(known.get(key) == each[0][key] for known in each)]
+    if all(known == each[0] for known in each):
+        return list(curves)
+    named = [
+        ", ".join(f"{key} {text(known[key])}" for key in known if key not in shared)
+        for known in each
+    ]
+    return [{**curve, "technique": name} for curve, name in zip(curves, named, strict=True)]
 
 
 def _quantities(curve: Curve) -> list[str]:

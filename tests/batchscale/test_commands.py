@@ -40,6 +40,14 @@ def test_help_lists_the_commands(command: Command) -> None:
     assert all(command(name, "--help").status == 0 for name in names)
 
 
+def test_the_version_the_kinds_and_sql_without_quotes(command: Command) -> None:
+    assert command("--version").out == f"batchscale {bs.__version__}\n"
+    assert command("list").out.split()[2:4] == ["workloads", "texts"]
+    answer = command("query", "SELECT", "count", "from", "trials")
+    assert answer.status == 2
+    assert answer.err.endswith('in quotes: batchscale query "SELECT …"\n')
+
+
 def test_no_command_and_an_unknown_one_are_wrong_usage(command: Command) -> None:
     assert command().status == 2
     answer = command("swep", "digits")

@@ -72,6 +72,25 @@ def test_an_interval(value: float, low: float, high: float, shown: str) -> None:
     assert interval(value, low, high) == shown
 
 
+def test_each_workload_has_its_table_and_a_technique_is_text_without_what_all_have() -> None:
+    clipped = '{"clip": 1.0, "precision": "float32"}'
+    curves = [
+        curve("sgd"),
+        curve("sgd", "a note", technique=clipped),
+        curve("adam", workload="mnist-fc", width=64),
+        curve("lion", workload="mnist-fc", width=32),
+    ]
+    first, second = regimes(curves, "table").split("\n\nworkload ")
+    assert first.startswith("workload digits-mlp, target")
+    assert "clip 1 " in first
+    assert "precision" not in first
+    assert "technique clip 1, sgd: a note" in first
+    assert "width" not in first
+    assert second.startswith("mnist-fc, precision float32, target")
+    assert {"width", "64", "32"} <= {*second.split()}
+    assert len(json.loads(regimes(curves, "json"))) == 4
+
+
 def test_slopes_are_a_column_and_their_intervals_are_in_the_csv() -> None:
     out = regimes([curve("sgd")], "table")
     columns, _, row = out.splitlines()[3:6]
