@@ -24,27 +24,24 @@ Folder = Annotated[
     typer.Argument(help="A results folder or URI." + _DEFAULT, metavar="RESULTS"),
 ]
 Sources = Annotated[list[str], typer.Argument(help=SOURCE, metavar="SOURCE", show_default=False)]
+
+
+def _option(flag: str, metavar: str, help: str) -> Any:
+    return typer.Option(flag, metavar=metavar, help=help)
+
+
 Results = Annotated[
-    str | None,
-    typer.Option(
-        "--results",
-        metavar="DIR_OR_URI",
-        help="The results folder." + _DEFAULT,
-    ),
+    str | None, _option("--results", "DIR_OR_URI", "The results folder." + _DEFAULT)
 ]
 Target = Annotated[
     str | None,
-    typer.Option(
-        "--target",
-        metavar="TEXT",
-        help='"METRIC < VALUE": compute steps to target again from the measurements.',
+    _option(
+        "--target", "TEXT", '"METRIC < VALUE": compute steps to target again from the measurements.'
     ),
 ]
 Where = Annotated[
     str | None,
-    typer.Option(
-        "--where", metavar="SQL", help="Only trials for which this holds: \"optimizer = 'sgd'\"."
-    ),
+    _option("--where", "SQL", "Only trials for which this holds: \"optimizer = 'sgd'\"."),
 ]
 By = Annotated[
     list[str] | None,
@@ -57,10 +54,8 @@ By = Annotated[
 ]
 Baseline = Annotated[
     str | None,
-    typer.Option(
-        "--baseline",
-        metavar="VALUE",
-        help="Compare the other curves with this one, which is listed first: sgd.",
+    _option(
+        "--baseline", "VALUE", "Compare the other curves with this one, which is listed first: sgd."
     ),
 ]
 Tolerance = Annotated[
@@ -68,10 +63,10 @@ Tolerance = Annotated[
 ]
 Estimator = Annotated[
     str | None,
-    typer.Option(
+    _option(
         "--estimator",
-        metavar="NAME",
-        help="What represents a batch size: minimum, best_of_10 or median_of_searches. "
+        "NAME",
+        "What represents a batch size: minimum, best_of_10 or median_of_searches. "
         "Default: as the experiment says.",
     ),
 ]
@@ -85,19 +80,19 @@ Search = Annotated[
 ]
 Unit = Annotated[
     str | None,
-    typer.Option(
+    _option(
         "--unit",
-        metavar="tokens|sequences|examples",
-        help="What batch sizes and data are counted in. Default: examples, as recorded.",
+        "tokens|sequences|examples",
+        "What batch sizes and data are counted in. Default: examples, as recorded.",
     ),
 ]
 Read = Annotated[
     str | None,
-    typer.Option(
+    _option(
         "--read",
-        metavar="final",
-        help="final: compare batch sizes at the loss of --target, by the losses at the end of runs "
-        "with several budgets.",
+        "final",
+        "final: compare batch sizes at the loss of --target, by the losses at the end of runs with "
+        "several budgets.",
     ),
 ]
 Device = Annotated[

@@ -210,17 +210,10 @@ def _findings(findings: Sequence[Finding], format: Format) -> str:
     if format in ("json", "csv"):
         return render([vars(finding) for finding in findings], format)
     verdicts = {True: "pass", False: "FAIL", None: ""}
-    text = render(
-        [{"check": f.check, "": verdicts[f.passed], "finding": f.finding} for f in findings], format
-    )
+    rows = [{"check": f.check, "": verdicts[f.passed], "finding": f.finding} for f in findings]
     failed = sum(finding.passed is False for finding in findings)
-    if format == "table":
-        text += (
-            f"\n{failed} of the checks failed\n"
-            if failed
-            else "\nthe workload keeps its contract\n"
-        )
-    return text
+    end = f"{failed} of the checks failed" if failed else "the workload keeps its contract"
+    return render(rows, format) + (f"\n{end}\n" if format == "table" else "")
 
 
 class _TrialOutput:

@@ -76,7 +76,7 @@ class Server(ThreadingHTTPServer):
             except OSError as error:
                 if error.errno == errno.EADDRINUSE and number != wanted[-1]:
                     continue
-                raise _refused(host, number, error, given=port is not None) from error
+                raise _refused(host, number, error) from error
             return
 
     @property
@@ -195,20 +195,9 @@ def _address(host: str) -> tuple[socket.AddressFamily, str]:
     return family, str(address[0])
 
 
-def _refused(host: str, port: int, error: OSError, *, given: bool) -> CommandError:
-    if error.errno == errno.EADDRINUSE and given:
-        return CommandError(
-            f"port {port} of {host} is in use",
-            hint="choose another --port, or leave it out: then a free one is taken",
-        )
-    if error.errno == errno.EADDRINUSE:
-        return CommandError(f"ports {PORT} to {port} of {host} are all in use", hint="--port 0")
-    if error.errno == errno.EACCES:
-        return CommandError(
-            f"port {port} of {host} may not be used: permission denied",
-            hint="ports below 1024 need privileges; choose one from 1024 to 65535",
-        )
+def _refused(host: str, port: int, error: OSError) -> CommandError:
     return CommandError(
-        f"cannot listen at {host}: {error.strerror or error}",
-        hint="127.0.0.1 for this machine alone, 0.0.0.0 for every network it is in",
+        f"cannot listen at port {port} of {host}: {error.strerror or error}",
+        hint="--port 0 takes any free port; --host 127.0.0.1 is this machine alone, 0.0.0.0 every "
+        "network it is in",
     )

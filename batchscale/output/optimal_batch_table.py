@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analysis.formatting import interval
-from batchscale.output.tables import Format, as_json, render, text
+from batchscale.output.tables import Format, as_json, notes, render, text
 
 Curve = Mapping[str, Any]
 _INTERVALS = ("exponent", "coefficient")
@@ -50,15 +50,7 @@ def optimal_batch(curves: Sequence[Curve], format: Format) -> str:
         sentence = curve["sentence"]
         whose = f"{curve['label']}: " if several else ""
         lines.append(f"{whose}{sentence}." if several else f"{sentence[0].upper()}{sentence[1:]}.")
-    notes: dict[str, list[str]] = {}
-    for curve in curves:
-        for note in curve["notes"]:
-            notes.setdefault(note, []).append(curve["label"])
-    if notes:
-        lines.append("")
-    for note, labels in notes.items():
-        whose = "" if len(labels) == len(curves) else f"{'; '.join(labels)}: "
-        lines.append(f"- {whose}{note}")
+    lines += notes((curve["label"], curve["notes"]) for curve in curves)
     return "\n".join(lines) + "\n"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from analysis.fit.interval import COLUMNS
 from analysis.formatting import interval, units
-from batchscale.output.tables import Format, as_json, render, text
+from batchscale.output.tables import Format, as_json, notes, render, text
 
 _DEFINED = "critical_batch_size_"
 """Begins the column of a further definition."""
@@ -229,8 +229,6 @@ def _sentences(curves: Sequence[Curve]) -> list[str]:
 
 
 def _notes(curves: Sequence[Curve], columns: Sequence[str]) -> list[str]:
-    """Each note once, with the curves that it is about."""
-    about: dict[str, list[str]] = {}
     mixed = {curve.get("source") is None for curve in curves} == {True, False}
     for name in _IMPLIED:
         if name == "source" and mixed:
@@ -238,11 +236,4 @@ def _notes(curves: Sequence[Curve], columns: Sequence[str]) -> list[str]:
         fewer = [other for other in columns if other != name]
         if len({_label(c, fewer) for c in curves}) == len({_label(c, columns) for c in curves}):
             columns = fewer
-    for curve in curves:
-        for note in curve["notes"]:
-            about.setdefault(note, []).append(_label(curve, columns))
-    lines = []
-    for note, names in about.items():
-        whose = "" if len(names) == len(curves) else f"{'; '.join(names)}: "
-        lines.append(f"- {whose}{note}")
-    return ["", *lines] if lines else []
+    return notes((_label(curve, columns), curve["notes"]) for curve in curves)

@@ -9,7 +9,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -93,6 +93,22 @@ def render(rows: Sequence[Row], format: Format = "table", *, columns: Sequence[s
     if format == "markdown":
         return _markdown(names, cells, right)
     return _terminal(names, cells, right)
+
+
+def notes(curves: Iterable[tuple[str, Iterable[str]]]) -> list[str]:
+    """Each note once with the labels of the curves that it is about, as lines after an empty one;
+    without labels where it is of all. No lines where there are no notes."""
+    about: dict[str, list[str]] = {}
+    labels = []
+    for label, its_notes in curves:
+        labels.append(label)
+        for note in its_notes:
+            about.setdefault(note, []).append(label)
+    lines = [
+        f"- {'' if len(whose) == len(labels) else '; '.join(whose) + ': '}{note}"
+        for note, whose in about.items()
+    ]
+    return ["", *lines] if lines else []
 
 
 def text(value: Any) -> str:

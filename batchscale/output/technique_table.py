@@ -10,7 +10,7 @@ from analysis.curves.groups import ALGORITHM
 from analysis.fit.comparisons import ratio_text
 from analysis.fit.interval import Interval
 from analysis.techniques.table import RATIOS, Row, Table, p_text
-from batchscale.output.tables import Format, as_json, render, text
+from batchscale.output.tables import Format, as_json, notes, render, text
 
 
 def techniques(table: Table, format: Format) -> str:
@@ -41,7 +41,7 @@ def techniques(table: Table, format: Format) -> str:
         rendered.rstrip("\n"),
         "",
         *dict.fromkeys(f"{row.sentence[0].upper()}{row.sentence[1:]}." for row in table.rows),
-        *_notes(table.rows),
+        *notes((row.name, row.notes) for row in table.rows),
     ]
     return "\n".join(lines) + "\n"
 
@@ -82,18 +82,3 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
         else:
             flat[name] = " ".join(value) if name == "notes" else value
     return flat
-
-
-def _notes(rows: Sequence[Row]) -> list[str]:
-    """Each note once, with the rows that it is about."""
-    about: dict[str, list[str]] = {}
-    for row in rows:
-        for note in row.notes:
-            about.setdefault(note, []).append(row.name)
-    lines = []
-    for note, names in about.items():
-        whose = "" if len(names) == len(rows) or note.startswith("the baseline") else (
-            f"{'; '.join(names)}: "
-        )  # fmt: skip
-        lines.append(f"- {whose}{note}")
-    return ["", *lines] if lines else []

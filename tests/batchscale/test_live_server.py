@@ -182,10 +182,10 @@ def test_the_next_free_port_is_taken(content: Content, monkeypatch: pytest.Monke
         with Server(content) as second:
             assert first.port < second.port < first.port + serving._PORTS
         monkeypatch.setattr(serving, "_PORTS", 1)
-        with pytest.raises(CommandError, match="are all in use") as error:
+        with pytest.raises(CommandError, match="Address already in use") as error:
             Server(content)
-        assert error.value.hint == "--port 0"
-        with pytest.raises(CommandError, match=f"port {first.port} of 127.0.0.1 is in use"):
+        assert "--port 0" in (error.value.hint or "")
+        with pytest.raises(CommandError, match=f"cannot listen at port {first.port} of 127.0.0.1"):
             Server(content, port=first.port)
 
 
@@ -194,7 +194,7 @@ def test_the_next_free_port_is_taken(content: Content, monkeypatch: pytest.Monke
     [
         ("no such host", "--host no such host is not an address of this machine"),
         ("a" * 300, "is not an address of this machine"),
-        ("203.0.113.7", "cannot listen at 203.0.113.7"),
+        ("203.0.113.7", "of 203.0.113.7: "),
     ],
 )
 def test_a_host_of_others_is_one_line(content: Content, host: str, says: str) -> None:

@@ -125,7 +125,7 @@ def test_a_second_one_takes_the_next_port(command: Command, small: Path) -> None
         assert answer.status == 130
         assert answer.err.startswith("port 18080 is in use: serving at port 180")
         answer = command("serve", small, "--port", port)
-    clear(answer, f"port {port} of 127.0.0.1 is in use", hint="another --port")
+    clear(answer, f"cannot listen at port {port} of 127.0.0.1: Address", hint="--port 0")
 
 
 @pytest.mark.parametrize(
