@@ -17,15 +17,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.memory import peak_gigabytes
+from benchmarks.harness import Row, measured
 from results.targets.target import Target
 from tests.results import release
 
@@ -135,81 +132,50 @@ def column(metric: str) -> str:
     return f"val/{names.get(name, name)}"
 
 
-def measure(what: str, *arguments: str) -> tuple[float, float, int]:
-    """Seconds, peak GB and measurements of ``what`` in a fresh process."""
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.published", what, *arguments],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    seconds, peak, count = json.loads(done.stdout.strip().splitlines()[-1])
-    return seconds, peak, count
+def by_hand(tree: str, root: str) -> int:
+    """The authors' way on every tenth study, at the goals of what was imported; measurements."""
+    import results
+
+    return plainly(tree, goals(results.open(root).studies), 10)[0]
 
 
-def rows() -> list[dict[str, object]]:
-    """One row a figure, for the table in docs/."""
+def rows() -> list[Row]:
+    """One row a number, for the table in docs/."""
     wanted = share()
     with tempfile.TemporaryDirectory() as folder:
         kept = os.environ.get("BATCHSCALE_RELEASE_TREES")
         tree = f"{kept or folder}/batch_science-{wanted:g}"
         root = f"{folder}/runs"
-        _, _, count = measure("fill", tree, str(wanted))
-        took, held, arrived = measure("load", tree, root)
-        if arrived != count:
-            raise SystemExit(f"{arrived:,} of {count:,} measurements arrived")
-        again, _, _ = measure("load", tree, root)
-        seconds, peak, _ = measure("steps", root)
-        all_, most, curves = measure("regimes", root)
-        slow, _, read = measure("plainly", tree, root)
+        count = measured(fill, tree, str(wanted)).value
+        loaded = measured(load, tree, root)
+        if loaded.value != count:
+            raise SystemExit(f"{loaded.value:,} of {count:,} measurements arrived")
+        again = measured(load, tree, root)
+        selected = measured(steps, root)
+        located = measured(regimes, root)
+        slow = measured(by_hand, tree, root)
     size = f"{count:,} measurements in 454 studies ({wanted:g} of the release)"
     return [
-        {
-            "what": f"importing the release's tree: {size}",
-            "measured": f"{count / took:,.0f} a second, {held:.2f} GB",
-            "wanted": "> 300,000 a second",
-        },
-        {
-            "what": "the same command again, with all imported",
-            "measured": f"{again:.1f} s",
-            "wanted": "",
-        },
-        {
-            "what": "steps to target of all studies from them",
-            "measured": f"{seconds:.1f} s ({count / seconds:,.0f} a second), {peak:.2f} GB",
-            "wanted": "< 10 s and 2 GB at full size",
-        },
-        {
-            "what": f"regimes with intervals of {curves} of the release's 35 workloads from them",
-            "measured": f"{all_:.1f} s, {most:.2f} GB",
-            "wanted": "35 in < 60 s at full size",
-        },
-        {
-            "what": "the authors' way in pandas, on every tenth study",
-            "measured": f"{slow:.1f} s ({read / slow:,.0f} a second)",
-            "wanted": "slower",
-        },
+        Row(
+            f"importing the release's tree: {size}",
+            f"{count / loaded.seconds:,.0f} a second, {loaded.gigabytes:.2f} GB",
+            "> 300,000 a second",
+        ),
+        Row("the same command again, with all imported", f"{again.seconds:.1f} s"),
+        Row(
+            "steps to target of all studies from them",
+            f"{selected.seconds:.1f} s ({count / selected.seconds:,.0f} a second), "
+            f"{selected.gigabytes:.2f} GB",
+            "< 10 s and 2 GB at full size",
+        ),
+        Row(
+            f"regimes with intervals of {located.value} of the release's 35 workloads from them",
+            f"{located.seconds:.1f} s, {located.gigabytes:.2f} GB",
+            "35 in < 60 s at full size",
+        ),
+        Row(
+            "the authors' way in pandas, on every tenth study",
+            f"{slow.seconds:.1f} s ({slow.value / slow.seconds:,.0f} a second)",
+            "slower",
+        ),
     ]
-
-
-def main(what: str, *arguments: str) -> None:
-    """One measurement, as JSON: seconds, peak GB, measurements."""
-    if what == "plainly":
-        import results
-
-        tree, root = arguments
-        wanted = goals(results.open(root).studies)
-        began = time.perf_counter()
-        count, _ = plainly(tree, wanted, 10)
-    else:
-        began = time.perf_counter()
-        measures = {"fill": fill, "load": load, "steps": steps, "regimes": regimes}
-        result = measures[what](*arguments)  # type: ignore[operator]
-        count = result if isinstance(result, int) else 0
-    seconds = time.perf_counter() - began
-    peak = peak_gigabytes()
-    print(json.dumps([seconds, peak, count]))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
