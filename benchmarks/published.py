@@ -1,9 +1,7 @@
 """The release of Shallue et al. 2019 at full size: its import, and its analysis.
 
 The tree is made here, in the release's layout, with a share of its 194,399 trials: a hundredth
-unless BATCHSCALE_RELEASE_SHARE says otherwise; 1 takes about 8 GB of disk. Beside it the authors'
-own way, which reads the text files a study at a time with pandas, sorts by step and trial, and
-takes the first measurement that is better than the goal: on every tenth study.
+unless BATCHSCALE_RELEASE_SHARE says otherwise; 1 takes about 8 GB of disk.
 
     python -m benchmarks published
     BATCHSCALE_RELEASE_SHARE=1 python -m benchmarks published
@@ -18,12 +16,10 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Row, measured
-from results.targets.target import Target
 from tests.results import release
 
 SHARE = 0.01
@@ -87,58 +83,6 @@ def goals(studies: Any) -> dict[str, str]:
     }
 
 
-def plainly(
-    tree: str, wanted: Mapping[str, str], every: int
-) -> tuple[int, dict[str, float | None]]:
-    """The authors' method on every n-th study: measurements read, and steps by study.
-
-    ``wanted`` has the goal of each experiment. Only COMPLETE trials are read, as they do.
-    """
-    import pandas as pd
-
-    from results.imports.support.shallue_facts import SOURCE
-
-    count, steps_of = 0, {}
-    for file in sorted(Path(tree).rglob("study.json"))[::every]:
-        folder = file.parent
-        name = folder.relative_to(tree)
-        target = Target.parse(wanted[f"{SOURCE}-{'-'.join(name.parts[:-1])}"])
-        tables, ids = [], []
-        for trial in sorted(
-            (each for each in folder.iterdir() if each.is_dir()), key=lambda each: int(each.name)
-        ):
-            metadata = json.loads((trial / "metadata.json").read_text())
-            if metadata["status"] == "COMPLETE":
-                ids.append(metadata["trial_id"])
-                tables.append(pd.read_csv(trial / "measurements.csv", index_col="step"))
-        if not tables:
-            continue
-        measurements = pd.concat(tables, keys=ids, names=["trial_id"])
-        measurements = measurements.sort_index(level=["step", "trial_id"])
-        value = measurements[column(target.metric)]
-        good = measurements[
-            value < target.value if target.lower_is_better else value > target.value
-        ]
-        count += len(measurements)
-        step = good.index.get_level_values("step")
-        steps_of[f"{SOURCE}/{name.as_posix()}"] = float(step[0]) if len(step) else None
-    return count, steps_of
-
-
-def column(metric: str) -> str:
-    """A metric as the release has it."""
-    _, name = metric.split("_", 1)
-    names = {"error": "classification_error", "cross_entropy": "cross_entropy_error"}
-    return f"val/{names.get(name, name)}"
-
-
-def by_hand(tree: str, root: str) -> int:
-    """The authors' way on every tenth study, at the goals of what was imported; measurements."""
-    import results
-
-    return plainly(tree, goals(results.open(root).studies), 10)[0]
-
-
 def rows() -> list[Row]:
     """One row a number, for the table in docs/."""
     wanted = share()
@@ -153,7 +97,6 @@ def rows() -> list[Row]:
         again = measured(load, tree, root)
         selected = measured(steps, root)
         located = measured(regimes, root)
-        slow = measured(by_hand, tree, root)
     size = f"{count:,} measurements in 454 studies ({wanted:g} of the release)"
     return [
         Row(
@@ -172,10 +115,5 @@ def rows() -> list[Row]:
             f"regimes with intervals of {located.value} of the release's 35 workloads from them",
             f"{located.seconds:.1f} s, {located.gigabytes:.2f} GB",
             "35 in < 60 s at full size",
-        ),
-        Row(
-            "the authors' way in pandas, on every tenth study",
-            f"{slow.seconds:.1f} s ({slow.value / slow.seconds:,.0f} a second)",
-            "slower",
         ),
     ]
