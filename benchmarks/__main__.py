@@ -1,4 +1,4 @@
-"""``python -m benchmarks [PART …]``: measure, and renew those sections of docs/benchmarks.md.
+"""``python -m benchmarks [PART …]``: measure, and renew those tables of docs/benchmarks.md.
 
 ``python -m benchmarks merge gpu.json``: put in what ``python -m benchmarks.gpu`` measured, perhaps
 on another machine.
@@ -9,78 +9,26 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 
 import torch
 
-from benchmarks import (
-    cluster,
-    demo,
-    driver,
-    engines,
-    evaluations,
-    gpu,
-    groups,
-    growth,
-    images,
-    kernels,
-    peers,
-    profile,
-    published,
-    reader,
-    report,
-    scale,
-    search,
-    selection,
-    sweeps,
-    techniques,
-    threads,
-    transformer,
-    tuners,
-)
-from benchmarks.page import PAGE, table, write
+from benchmarks import gpu
+from benchmarks.harness import PAGE
+from validation.page import renew, table
 
-PARTS: dict[str, Callable[[], list[dict[str, object]]]] = {
-    "demo": demo.rows,
-    "profile": profile.rows,
-    "engines": engines.rows,
-    "selection": selection.rows,
-    "images": images.rows,
-    "evaluations": evaluations.rows,
-    "transformer": transformer.rows,
-    "techniques": techniques.rows,
-    "kernels": kernels.rows,
-    "threads": threads.rows,
-    "sweeps": sweeps.rows,
-    "peers": peers.rows,
-    "search": search.rows,
-    "tuners": tuners.rows,
-    "groups": groups.rows,
-    "growth": growth.rows,
-    "scale": scale.rows,
-    "driver": driver.rows,
-    "cluster": cluster.rows,
-    "published": published.rows,
-    "reader": reader.rows,
-    "report": report.rows,
-    "gpu": gpu.rows,
-}
-
-
-PICTURES = {
-    "growth": "![Processor seconds against the trials that a sweep trains, and against the "
-    "measurements that an analysis reads, both in logs](img/benchmarks-growth.png)"
-}
-"""The picture of a part."""
+_CODE = ("demo", "engines", "images", "evaluations", "techniques", "driver")
+PARTS = (*_CODE, "published", "report", "gpu")
+"""Modules of this package with ``rows()``."""
 
 
 def main(names: list[str]) -> None:
     """Measure the parts ``names``, all of them if none is named; or merge the file behind
     ``merge``."""
     if names[:1] == ["merge"] and len(names) == 2:
-        gpu.merge(Path(names[1]), list(PARTS))
+        gpu.merge(Path(names[1]))
         print(f"wrote {PAGE}")
         return
     unknown = set(names) - set(PARTS)
@@ -92,10 +40,10 @@ def main(names: list[str]) -> None:
         f"Python {platform.python_version()}, torch {torch.__version__}."
     )
     for name in names or PARTS:
-        text = table(PARTS[name]())
+        rows = import_module(f"benchmarks.{name}").rows()
+        text = table(("what", "measured", "wanted"), rows)
         print(f"\n{name}\n{text}", flush=True)
-        parts = [machine, text, PICTURES.get(name, "")]
-        write(list(PARTS), {name: "\n\n".join(each.rstrip() for each in parts if each)})
+        renew({name: f"{machine}\n\n{text}"}, PAGE)
     print(f"wrote {PAGE}")
 
 

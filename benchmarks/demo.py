@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.harness import Row
+
 COMMAND = [sys.executable, "-m", "batchscale"]
 
 
@@ -83,8 +85,8 @@ def median_seconds(run: Callable[[], object], times: int) -> float:
     return statistics.median(spent)
 
 
-def rows() -> list[dict[str, object]]:
-    """One row a figure, for the table in docs/."""
+def rows() -> list[Row]:
+    """One row a number, for the table in docs/."""
     with tempfile.TemporaryDirectory() as folder:
         runs = os.path.join(folder, "runs")
         seconds, peak = watched([*COMMAND, "sweep", "digits", "--results", runs])
@@ -92,41 +94,18 @@ def rows() -> list[dict[str, object]]:
         regimes_seconds = median_seconds(lambda: output(regimes), 5)
         curves = json.loads(output(regimes))
     help_seconds = median_seconds(lambda: output([*COMMAND, "--help"]), 9)
-    table: list[dict[str, object]] = [
-        {"what": "the demo: 2,304 trials", "measured": f"{seconds:.0f} s", "wanted": "≤ 300 s"},
-        {
-            "what": "the demo's peak memory, all processes",
-            "measured": f"{peak / 2**30:.2f} GiB",
-            "wanted": "< 3 GB",
-        },
-        {
-            "what": "`batchscale --help`",
-            "measured": f"{help_seconds:.2f} s",
-            "wanted": "< 0.3 s",
-        },
-        {
-            "what": "`batchscale regimes` on the demo's results",
-            "measured": f"{regimes_seconds:.2f} s",
-            "wanted": "< 5 s",
-        },
+    table = [
+        Row("the demo: 2,304 trials", f"{seconds:.0f} s", "≤ 300 s"),
+        Row("the demo's peak memory, all processes", f"{peak / 2**30:.2f} GiB", "< 3 GB"),
+        Row("`batchscale --help`", f"{help_seconds:.2f} s", "< 0.3 s"),
+        Row("`batchscale regimes` on the demo's results", f"{regimes_seconds:.2f} s", "< 5 s"),
     ]
     for curve in curves:
-        knee = curve["critical_batch_size"]
-        ends = (knee["low"], knee["high"])
-        wide = ends[1] / ends[0] if all(ends) else float("inf")
-        table.append(
-            {
-                "what": f"the demo's critical batch size, {curve['optimizer']}",
-                "measured": f"{knee['value']:.0f} [{ends[0]:.0f}, {ends[1]:.0f}]: "
-                f"high/low {wide:.1f}"
-                if knee["value"] and all(ends)
-                else str(knee),
-                "wanted": "high/low ≤ 4",
-            }
-        )
+        critical = curve["critical_batch_size"]
+        value, low, high = (critical[name] for name in ("value", "low", "high"))
+        said = str(critical)
+        if value and low and high:
+            said = f"{value:.0f} [{low:.0f}, {high:.0f}]: high/low {high / low:.1f}"
+        what = f"the demo's critical batch size, {curve['optimizer']}"
+        table.append(Row(what, said, "high/low ≤ 4"))
     return table
-
-
-if __name__ == "__main__":
-    for row in rows():
-        print(row)

@@ -1,23 +1,18 @@
 """The driver's own cost: processor time a trial of planning, dispatching, taking in and displaying.
 
 A hundred thousand trials of 60 studies, and of a thousand; their packs end at once, on as many
-slots as a large cluster has. What workers do, and Ray, is not in it (``benchmarks.cluster``).
+slots as a large cluster has. What workers do, and Ray, is not in it.
 """
 
 from __future__ import annotations
 
 import io
-import json
-import subprocess
-import sys
 import tempfile
-import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.memory import peak_gigabytes
+from benchmarks.harness import Row, measured
 from experiments.execution.executors.base import Executor
 from experiments.execution.signals import Stop
 from experiments.plan import Layout, Outcome, Trial
@@ -91,17 +86,6 @@ def _outcome(trial: Trial, job: Job) -> Outcome:
     )
 
 
-@dataclass(frozen=True)
-class Cost:
-    """What a sweep cost its driver."""
-
-    trials: int
-    seconds: float
-    """Of processor, from the experiment's file to the summary."""
-    gigabytes: float
-    """Most memory of the process."""
-
-
 def experiment(trials: int, studies: int = STUDIES) -> Any:
     """An experiment of at least so many trials."""
     from experiments.config.compile import load
@@ -121,14 +105,13 @@ def experiment(trials: int, studies: int = STUDIES) -> Any:
     )
 
 
-def cost(trials: int, studies: int = STUDIES) -> Cost:
-    """The cost of a sweep of at least ``trials``, in this process."""
+def planned(trials: int, studies: int = STUDIES) -> int:
+    """A sweep of at least ``trials``, in this process; how many there were."""
     from rich.console import Console
 
     from batchscale.output.display import Display
     from experiments.execution.sweep import sweep
 
-    began = time.process_time()
     with tempfile.TemporaryDirectory() as folder, Display(Console(file=io.StringIO())) as display:
         did = sweep(
             experiment(trials, studies),
@@ -138,32 +121,15 @@ def cost(trials: int, studies: int = STUDIES) -> Cost:
         )
     if did.trained < trials:  # no rows are written: the dataset holds none
         raise SystemExit(f"the sweep is not complete: {did}")
-    peak = peak_gigabytes()
-    return Cost(trials=did.trained, seconds=time.process_time() - began, gigabytes=peak)
+    return did.trained
 
 
-def measure(trials: int, studies: int = STUDIES) -> Cost:
-    """``cost`` in a fresh process."""
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.driver", str(trials), str(studies)],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    return Cost(**json.loads(done.stdout.strip().splitlines()[-1]))
-
-
-def rows() -> list[dict[str, object]]:
+def rows() -> list[Row]:
     """One row a size, for the table in docs/."""
-    table: list[dict[str, object]] = []
+    table: list[Row] = []
     for trials, studies in (*((size, STUDIES) for size in SIZES), (SIZES[-1], 960)):
-        run = measure(trials, studies)
-        each = f"{1e3 * run.seconds / run.trials:.2f} ms a trial, {run.gigabytes:.2f} GB"
-        what = f"the driver of {run.trials:,} trials of {studies} studies, without Ray and rows"
-        table.append({"what": what, "measured": each, "wanted": "≤ 5 ms, flat; < 2 GB"})
+        cost = measured(planned, trials, studies)
+        each = f"{1e3 * cost.processor / cost.value:.2f} ms a trial, {cost.gigabytes:.2f} GB"
+        what = f"the driver of {cost.value:,} trials of {studies} studies, without Ray and rows"
+        table.append(Row(what, each, "≤ 5 ms, flat; < 2 GB"))
     return table
-
-
-if __name__ == "__main__":
-    measured = cost(*(int(number) for number in sys.argv[1:]))
-    print(json.dumps(measured.__dict__))

@@ -1,140 +1,127 @@
-"""Steps per second of both engines against a bare hand-written PyTorch loop of the same model.
+"""Both engines against a bare hand-written PyTorch loop of the same model, and which one is chosen
+by the rule of ``experiments.engines.selection``.
 
 The bare loop is code written by hand for one model: index the batch, forward, backward,
-``optimizer.step()``. Ratios are taken in turn within one run, since machines are noisy; the median
-of the pairs is reported, with its quartiles, beside what the arithmetic allows (``floor``).
+``optimizer.step()``. All three take turns on one thread.
 """
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import torch
 
-from benchmarks.floor import Rates, most, product_seconds
+from benchmarks.harness import Row, in_turn, ratio, steps_for, study, trials
+from experiments import optimizers
 from experiments.engines import make_engine
-from experiments.plan import Study, Trial, WorkloadRef
+from experiments.engines.selection import choose
 from experiments.training.study_context import StudyContext
-from results.targets.target import Target
-from workloads import load
+from experiments.training.threads import single_thread
 
-PAIRS = 41
+ROUNDS = 21
 SECONDS = 0.2
+"""Of one turn, about."""
 
 
-def study(workload: str, batch_size: int, trials: int) -> Study:
-    """A study that trains ``workload`` with SGD."""
-    return Study(
-        id="benchmark",
-        experiment="benchmark",
-        workload=WorkloadRef(spec=workload),
-        optimizer="sgd",
-        schedule="constant",
-        batch_size=batch_size,
-        trials=trials,
-        budget_steps=10**9,
-        targets=(Target.parse("validation_error < 0.001"),),
-    )
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A model and its batch size, and how many times the bare loop's speed is wanted."""
+
+    workload: str
+    batch_size: int
+    optimizer: str = "sgd"
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    models: int = 64
+    """Of a stack."""
+    stacked: float | None = None
+    module: float = 0.95
 
 
-def trial(index: int) -> Trial:
-    """A trial that trains normally, without divergence or a plateau."""
-    return Trial(
-        id=f"trial-{index}", index=index, seed=index, metaparameters={"learning_rate": 0.01}
-    )
+TEXT = {"validation_tokens": 8192}
+CASES = (
+    Case(workload="digits-mlp", batch_size=8, stacked=20.0),
+    Case(workload="digits-mlp", batch_size=64, stacked=8.0),
+    Case(workload="digits-mlp", batch_size=256),
+    Case(workload="digits-softmax", batch_size=8),
+    Case(workload="digits-fc", batch_size=32, fields={"widths": [1024]}, models=16),
+    Case(workload="digits-fc", batch_size=128, fields={"widths": [1024]}, models=16),
+    Case(workload="mnist-simple-cnn", batch_size=16, models=16),
+    Case(workload="cifar10-resnet8", batch_size=8, models=16),
+    Case(workload="lm-transformer", batch_size=4, optimizer="adamw", fields=TEXT, models=16),
+    Case(workload="lm-transformer", batch_size=16, optimizer="adamw", fields=TEXT, models=16),
+    Case(workload="lm-transformer", batch_size=16, optimizer="muon", fields=TEXT, models=16),
+)
+"""Small models, whose stack is faster, and models on either side of the rule's limits."""
 
 
-def bare_loop(workload: str, batch_size: int) -> Callable[[int], None]:
+def bare_loop(context: StudyContext, learning_rate: float = 0.01) -> Callable[[int], None]:
     """A hand-written function that trains one model for a number of steps."""
-    loaded = load(workload)
-    split = loaded.data()["train"]
-    assert isinstance(split, tuple)
-    x, y = split
-    model = loaded.model().train()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    order, position = torch.randperm(len(x)), 0
+    workload, batch_size = context.workload, context.study.batch_size
+    split = workload.data()["train"]
+    model = workload.model().train()
+    named, values = list(model.named_parameters()), {"learning_rate": learning_rate}
+    optimizer = optimizers.get(context.study.optimizer).module(named, values)
+    order, position = torch.randperm(len(context.train)), 0
 
     def train(steps: int) -> None:
         nonlocal order, position
         for _ in range(steps):
-            if position + batch_size > len(x):
-                order, position = torch.randperm(len(x)), 0
+            if position + batch_size > len(order):
+                order, position = torch.randperm(len(order)), 0
             chosen = order[position : position + batch_size]
             position += batch_size
-            batch = loaded.transform((x[chosen], y[chosen]), training=True)
+            if isinstance(split, tuple):
+                batch = workload.transform((split[0][chosen], split[1][chosen]), training=True)
+            else:
+                batch = context.train.fetch(chosen, training=True)
             optimizer.zero_grad()
-            loss = torch.nn.functional.cross_entropy(model(batch[0]), batch[1])
-            loss.backward()
+            workload.loss(workload.forward(model, batch), batch).mean().backward()
             optimizer.step()
 
     return train
 
 
-def rate(advance: Callable[[int], None], steps: int) -> float:
-    """Steps per second over ``steps`` steps."""
-    began = time.perf_counter()
-    advance(steps)
-    return steps / (time.perf_counter() - began)
-
-
-def calibrate(advance: Callable[[int], None]) -> int:
-    """Steps that take about ``SECONDS``."""
-    steps = 1
-    while steps / rate(advance, steps) < SECONDS / 4:
-        steps *= 2
-    return max(1, int(rate(advance, steps) * SECONDS))
-
-
-def ratio(kind: str, context: StudyContext, models: int) -> dict[str, float]:
-    """Models · steps per second of an engine over the bare loop's: median of the pairs."""
-    workload, batch_size = context.study.workload.spec, context.study.batch_size
-    engine = make_engine(kind, context, tuple(trial(i) for i in range(models)))
-    bare = bare_loop(workload, batch_size)
-    ours, theirs = calibrate(engine.advance), calibrate(bare)
-    pairs = [(rate(engine.advance, ours) * models, rate(bare, theirs)) for _ in range(PAIRS)]
-    return {
-        "products": product_seconds(engine.advance) / models,
-        "ours": statistics.median(p[0] for p in pairs),
-        "bare": statistics.median(p[1] for p in pairs),
-        "ratio": statistics.median(p[0] / p[1] for p in pairs),
-        "low": statistics.quantiles([p[0] / p[1] for p in pairs])[0],
-        "high": statistics.quantiles([p[0] / p[1] for p in pairs])[2],
+def compared(case: Case) -> Iterator[Row]:
+    """A row an engine; the one that is chosen says so, and how it compares with the other."""
+    of = study(
+        case.workload, case.batch_size, case.models, optimizer=case.optimizer, fields=case.fields
+    )
+    context, pack = StudyContext.load(of), trials(case.models, 1e-3)
+    advance: dict[str, Callable[[int], object]] = {
+        "module": make_engine("module", context, pack[:1]).advance,
+        "stacked": make_engine("stacked", context, pack).advance,
+        "bare": bare_loop(context, 1e-3),
     }
+    models = {"module": 1, "stacked": case.models, "bare": 1}
+    steps = {name: steps_for(each, SECONDS) for name, each in advance.items()}
+    turns = {name: partial(each, steps[name]) for name, each in advance.items()}
+    used = in_turn(turns, ROUNDS)
+    rates = {
+        name: ratio(used[name], used["bare"], models[name] * steps[name] / steps["bare"])
+        for name in ("module", "stacked")
+    }
+    chosen = choose(context, pack)
+    better = max(value for value, _ in rates.values())
+    for name, wanted in (("module", case.module), ("stacked", case.stacked)):
+        what = f"{case.workload}, {case.optimizer}, batch {case.batch_size}"
+        if case.fields and case.fields is not TEXT:
+            what += f", {case.fields}"
+        said = f"{rates[name][1]} of the bare loop's models · steps/s"
+        said += f"; chosen: {rates[name][0] / better:.2f} of the faster" if name == chosen else ""
+        wants = [f"≥ {wanted}×"] if wanted else []
+        wants += ["chosen: ≥ 0.95"] if name == chosen else []
+        which = f"a stack of {case.models}" if name == "stacked" else "module engine"
+        yield Row(f"{what}: {which}", said, "; ".join(wants))
 
 
-CASES = [
-    ("module", "digits-mlp", 8, 1, 0.95),
-    ("module", "digits-mlp", 256, 1, 0.95),
-    ("stacked", "digits-mlp", 8, 64, 20.0),
-    ("stacked", "digits-mlp", 64, 64, 8.0),
-    ("stacked", "digits-mlp", 256, 64, None),
-    ("stacked", "digits-softmax", 8, 64, None),
-    ("auto", "mnist-simple-cnn", 16, 16, 2.0),
-]
-
-
-def rows() -> list[dict[str, object]]:
-    """One row a case, for the table in docs/."""
-    torch.set_num_threads(1)
-    rates = Rates.measured()
-    table: list[dict[str, object]] = []
-    for kind, workload, batch_size, models, wanted in CASES:
-        context = StudyContext.load(study(workload, batch_size, models))
-        measured = ratio(kind, context, models)
-        table.append(
-            {
-                "what": f"{kind} engine, {workload}, batch {batch_size}, {models} model(s)",
-                "measured": f"{measured['ratio']:.2f}× the bare loop's models · steps/s "
-                f"({measured['low']:.2f} … {measured['high']:.2f}); "
-                f"{most(context, 1 / measured['bare'], rates, measured['products'])}",
-                "wanted": f"≥ {wanted}×" if wanted else "",
-            }
-        )
-        print(table[-1], flush=True)
+def rows() -> list[Row]:
+    """Two rows a case, for the table in docs/."""
+    table: list[Row] = []
+    with single_thread():
+        for case in CASES:
+            table += compared(case)
+            print(*table[-2:], sep="\n", flush=True)
     return table
-
-
-if __name__ == "__main__":
-    rows()

@@ -7,10 +7,11 @@ once with evaluations that end when a miss is certain, once with full ones.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from experiments.plan import Measurement, Outcome, Pack, Study, Trial, WorkloadRef
+from benchmarks.harness import Row, study, trials
+from experiments.plan import Measurement, Outcome, Pack
 from experiments.training.pack_training import Training
 from experiments.training.threads import single_thread
 from results.targets.target import Target
@@ -26,83 +27,37 @@ class Case:
     target: str
     learning_rate: float
     budget_steps: int
-    wanted: str
-    fields: Mapping[str, Any]
+    wanted: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
-LANGUAGE = {"text": "stdlib", "context": 64, "validation_tokens": 8192}
+TEXT: dict[str, Any] = {
+    "workload": "lm-transformer", "batch_size": 4, "optimizer": "adamw",
+    "target": "validation_cross_entropy < 2.4", "learning_rate": 3e-3, "budget_steps": 1000,
+}  # fmt: skip
+LANGUAGE = {"text": "stdlib", "context": 64}
+IMAGES: dict[str, Any] = {"optimizer": "momentum", "wanted": "≤ 15 %"}
+RESNET = {**IMAGES, "workload": "cifar10-resnet8", "target": "validation_error < 0.4"}
 CASES = (
+    Case(**RESNET, batch_size=64, learning_rate=0.02, budget_steps=6000),
+    Case(**RESNET, batch_size=1024, learning_rate=0.1, budget_steps=1000),
     Case(
-        workload="cifar10-resnet8",
-        batch_size=64,
-        optimizer="momentum",
-        target="validation_error < 0.4",
-        learning_rate=0.02,
-        budget_steps=6000,
-        wanted="≤ 15 %",
-        fields={},
+        **IMAGES, workload="mnist-simple-cnn", batch_size=64, target="validation_error < 0.015",
+        learning_rate=0.01, budget_steps=3000,
     ),
-    Case(
-        workload="cifar10-resnet8",
-        batch_size=1024,
-        optimizer="momentum",
-        target="validation_error < 0.4",
-        learning_rate=0.1,
-        budget_steps=1000,
-        wanted="≤ 15 %",
-        fields={},
-    ),
-    Case(
-        workload="mnist-simple-cnn",
-        batch_size=64,
-        optimizer="momentum",
-        target="validation_error < 0.015",
-        learning_rate=0.01,
-        budget_steps=3000,
-        wanted="≤ 15 %",
-        fields={},
-    ),
-    Case(
-        workload="lm-transformer",
-        batch_size=4,
-        optimizer="adamw",
-        target="validation_cross_entropy < 2.4",
-        learning_rate=3e-3,
-        budget_steps=1000,
-        wanted="≤ 30 %",
-        fields=LANGUAGE,
-    ),
-    Case(
-        workload="lm-transformer",
-        batch_size=4,
-        optimizer="adamw",
-        target="validation_cross_entropy < 2.4",
-        learning_rate=3e-3,
-        budget_steps=1000,
-        wanted="",
-        fields={**LANGUAGE, "validation_tokens": 2**17},
-    ),
-)
+    Case(**TEXT, fields={**LANGUAGE, "validation_tokens": 8192}, wanted="≤ 30 %"),
+    Case(**TEXT, fields={**LANGUAGE, "validation_tokens": 2**17}),
+)  # fmt: skip
 
 
 def trained(case: Case, evaluate: Literal["auto", "full"]) -> tuple[Outcome, list[Measurement]]:
     """How a case ended, and its evaluations."""
-    study = Study(
-        id="benchmark",
-        experiment="benchmark",
-        workload=WorkloadRef(spec=case.workload, fields=case.fields),
-        optimizer=case.optimizer,
-        schedule="constant",
-        batch_size=case.batch_size,
-        trials=1,
-        budget_steps=case.budget_steps,
-        targets=(Target.parse(case.target),),
-        evaluate=evaluate,
-    )
-    values = {"learning_rate": case.learning_rate}
-    trial = Trial(id="trial", index=0, seed=0, metaparameters=values)
-    training = Training(Pack(id="pack", study=study, trials=(trial,), engine="module"))
-    events = [event for each in training.run() for event in each]
+    of = study(
+        case.workload, case.batch_size, 1, fields=case.fields, optimizer=case.optimizer,
+        budget_steps=case.budget_steps, targets=(Target.parse(case.target),), evaluate=evaluate,
+    )  # fmt: skip
+    pack = Pack(id="pack", study=of, trials=trials(1, case.learning_rate), engine="module")
+    events = [event for each in Training(pack).run() for event in each]
     (end,) = (event for event in events if isinstance(event, Outcome))
     return end, [event for event in events if isinstance(event, Measurement)]
 
@@ -112,23 +67,23 @@ def share(end: Outcome) -> float:
     return end.evaluation_seconds / (end.evaluation_seconds + end.train_seconds)
 
 
-def row(case: Case) -> dict[str, object]:
+def row(case: Case) -> Row:
     """One case in the table."""
     (early, evaluations), (full, _) = trained(case, "auto"), trained(case, "full")
     same = (early.steps_to_target, early.last_miss) == (full.steps_to_target, full.last_miss)
     whole = sum(m.evaluated_examples is None for m in evaluations)
     tokens = case.fields.get("validation_tokens")
     what = f"{case.workload}, batch {case.batch_size:,}, {case.target}"
-    return {
-        "what": what + (f", {tokens:,} tokens" if tokens else "") + ": evaluations' share",
-        "measured": f"{share(early):.0%}, with full ones {share(full):.0%}; {whole} of "
+    return Row(
+        what + (f", {tokens:,} tokens" if tokens else "") + ": evaluations' share",
+        f"{share(early):.0%}, with full ones {share(full):.0%}; {whole} of "
         f"{len(evaluations)} read the whole split; "
         + (f"both reach it at step {early.steps_to_target:,}" if same else "DIFFERENT STEPS"),
-        "wanted": case.wanted,
-    }
+        case.wanted,
+    )
 
 
-def rows() -> list[dict[str, object]]:
+def rows() -> list[Row]:
     """The table."""
     with single_thread():
         return [row(case) for case in CASES]

@@ -27,16 +27,16 @@ from typing import Any
 import torch
 
 import batchscale as bs
-from benchmarks.engines import study, trial
 from benchmarks.gpu_loops import MINUTES, Settings, eager_loop, pack, seconds, steps_for
-from benchmarks.page import PAGE, table, write
+from benchmarks.harness import PAGE, Row, study, trials
 from experiments.engines import make_engine
 from experiments.engines.capture import captured_step
 from experiments.training.study_context import StudyContext
+from validation.page import renew, table
 from workloads import WorkloadError
 
 NOT_MEASURED = "not measured: no GPU"
-Row = tuple[str, str]
+Measured = tuple[str, str]
 """What was measured, and its value in words."""
 
 
@@ -46,30 +46,27 @@ class Group:
 
     wanted: dict[str, str]
     """The rows, and what is wanted of each."""
-    measure: Callable[[Settings], Iterator[Row]]
+    measure: Callable[[Settings], Iterator[Measured]]
 
-    def rows(self, measured: dict[str, str], missing: str = NOT_MEASURED) -> list[dict[str, Any]]:
+    def rows(self, measured: dict[str, str]) -> list[Row]:
         """All rows, for a table."""
-        listed = {**dict.fromkeys(self.wanted, missing), **measured}
-        return [
-            {"what": what, "measured": value, "wanted": self.wanted.get(what, "")}
-            for what, value in listed.items()
-        ]
+        listed = {**dict.fromkeys(self.wanted, NOT_MEASURED), **measured}
+        return [Row(what, value, self.wanted.get(what, "")) for what, value in listed.items()]
 
 
-def twins(settings: Settings) -> Iterator[Row]:
+def twins(settings: Settings) -> Iterator[Measured]:
     """Steps from a recording against the same ones without."""
     steps = 4 if settings.small else 200
     for optimizer in ("nesterov", "adam"):
-        of = replace(study("digits-mlp", 16, 3), optimizer=optimizer, schedule="cosine")
-        of = replace(of, technique={"precision": "float64", "dropout": 0.1})
+        technique = {"precision": "float64", "dropout": 0.1}
+        of = study("digits-mlp", 16, 3, optimizer=optimizer, schedule="cosine", technique=technique)
         values = {"learning_rate": 1e-3, "momentum": 0.9, "decay_steps": 150}
         values |= {"beta1": 0.9, "beta2": 0.99, "weight_decay": 1e-3}
-        trials = tuple(replace(trial(i), metaparameters=values) for i in range(3))
+        given = tuple(replace(each, metaparameters=values) for each in trials(3))
         weights, recordings = [], [captured_step.RECORDERS, {}]
         for captured_step.RECORDERS in recordings:
             captured_step.forget()
-            engine = make_engine("stacked", StudyContext.load(of, str(settings.device)), trials)
+            engine = make_engine("stacked", StudyContext.load(of, str(settings.device)), given)
             engine.advance(steps)
             weights.append(engine.weights(2))
             if captured_step.RECORDERS:
@@ -83,7 +80,7 @@ def twins(settings: Settings) -> Iterator[Row]:
         )
 
 
-def demo(settings: Settings) -> Iterator[Row]:
+def demo(settings: Settings) -> Iterator[Measured]:
     """The packaged experiment ``digits`` in this process."""
     recording, began = captured_step.Program.seconds, time.perf_counter()
     less: list[str] = []
@@ -97,7 +94,7 @@ def demo(settings: Settings) -> Iterator[Row]:
     yield "the demo: recording steps, of its time", f"{share:.1%}"
 
 
-def digits(settings: Settings) -> Iterator[Row]:
+def digits(settings: Settings) -> Iterator[Measured]:
     """Packs of a small model."""
     for models in (64, 256, 1024)[: 1 if settings.small else 3]:
         count = 4 if settings.small else models
@@ -107,7 +104,7 @@ def digits(settings: Settings) -> Iterator[Row]:
         yield f"digits-mlp, pack of {models}, batch 8", f"{rate / 1e6:.3f} M model-steps/s"
 
 
-def resnet8(settings: Settings) -> Iterator[Row]:
+def resnet8(settings: Settings) -> Iterator[Measured]:
     """A pack of convolutional networks in both engines, against a bare loop, in turn."""
     for size in (64, 256, 1024)[: 1 if settings.small else 3]:
         examples, models = (8, 2) if settings.small else (size, 32)
@@ -128,7 +125,7 @@ def resnet8(settings: Settings) -> Iterator[Row]:
             captured_step.forget()
 
 
-def resnet18(settings: Settings) -> Iterator[Row]:
+def resnet18(settings: Settings) -> Iterator[Measured]:
     """One large model against a loop that is written to be fast."""
     examples = 32 if settings.small else 512
     technique = {"precision": "bfloat16", "channels_last": True, "ghost_batch": 32}
@@ -144,7 +141,7 @@ def resnet18(settings: Settings) -> Iterator[Row]:
     )
 
 
-def sweep(settings: Settings) -> Iterator[Row]:
+def sweep(settings: Settings) -> Iterator[Measured]:
     """ResNet-8 on CIFAR-10, as far as a call gets; the next one goes on."""
     grid = "grid.batch_size=[64, 128, 256, 512, 1024]"
     changes = [grid, "technique={precision: bfloat16}"]
@@ -168,11 +165,11 @@ def sweep(settings: Settings) -> Iterator[Row]:
     spent = before["seconds"] + time.perf_counter() - began
     recorded = before["recording"] + captured_step.Program.seconds - recording
     known.write_text(json.dumps({"seconds": spent, "recording": recorded}))
-    trials = len(run.trials)
+    count = len(run.trials)
     state = "complete" if run.summary and run.summary.complete else "unfinished: call again"
     yield (
         "ResNet-8 on CIFAR-10, sgd and nesterov, batch 64 to 1024",
-        (f"{trials} trials in {spent / 60:.1f} min, {state}"),
+        (f"{count} trials in {spent / 60:.1f} min, {state}"),
     )
     yield "the sweep: recording steps, of its time", f"{recorded / spent:.1%}"
 
@@ -223,7 +220,7 @@ GROUPS = {
 }
 
 
-def rows(measured: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+def rows(measured: dict[str, Any] | None = None) -> list[Row]:
     """All rows of all groups, those that were measured with their numbers."""
     known = measured or {}
     return [
@@ -239,11 +236,12 @@ def section(measured: dict[str, Any]) -> str:
     for name, group in measured.items():
         machines.setdefault(group["machine"], []).append(name)
     lines = [f"{machine} ({', '.join(names)})" for machine, names in machines.items()]
-    return "\n".join([*lines, "", table(rows(measured))]).strip()
+    text = table(("what", "measured", "wanted"), rows(measured))
+    return "\n".join([*lines, "", text]).strip()
 
 
-def merge(file: Path, order: Sequence[str], page: Path = PAGE) -> None:
-    """Put what a call has measured into the section ``gpu`` of the page; ``order``: its sections.
+def merge(file: Path, page: Path = PAGE) -> None:
+    """Put what a call has measured into the section ``gpu`` of the page.
 
     Raises:
         ValueError: it was measured in small.
@@ -252,7 +250,7 @@ def merge(file: Path, order: Sequence[str], page: Path = PAGE) -> None:
     small = [name for name, group in measured.items() if group["small"]]
     if small:
         raise ValueError(f"{file}: {', '.join(small)} ran with --small, whose numbers mean nothing")
-    write(order, {"gpu": section(measured)}, page)
+    renew({"gpu": section(measured)}, page)
 
 
 def _unpacked(data: Path, out: Path) -> Path:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmarks.engines import study, trial
+from benchmarks.harness import study, trials
 from experiments.engines import Engine, make_engine
 from experiments.training.study_context import StudyContext
 from workloads import load
@@ -63,12 +63,10 @@ def pack(
     kind: str, workload: str, size: int, models: int, settings: Settings, **technique: Any
 ) -> Engine:
     """A pack in one engine."""
-    of = replace(study(workload, size, models), technique=technique, optimizer="nesterov")
-    trials = tuple(
-        replace(each, metaparameters={"learning_rate": 0.01, "momentum": 0.9})
-        for each in (trial(i) for i in range(models))
-    )
-    return make_engine(kind, StudyContext.load(of, str(settings.device)), trials)
+    of = study(workload, size, models, technique=technique, optimizer="nesterov")
+    values = {"learning_rate": 0.01, "momentum": 0.9}
+    given = tuple(replace(each, metaparameters=values) for each in trials(models))
+    return make_engine(kind, StudyContext.load(of, str(settings.device)), given)
 
 
 def eager_loop(

@@ -1,45 +1,43 @@
-"""Steps and evaluations of cifar10-resnet8 against a loop that is written for this processor.
+"""Steps and evaluations of cifar10-resnet8 against a loop that is written for this processor, and
+the images that a sweep trains.
 
 The loop by hand keeps channels last (its weights too), takes as many examples at a time as are
 fastest, and no memory from the system: what a careful user would write for one model. Ratios are
 taken in turn within one run, of the process's seconds of one thread. Page faults and the kernel's
-share are those of ours, after ten steps. Which sizes are fastest is measured of the loop, and
-``experiments.training.micro_batch`` has the result.
+share are those of ours, after ten steps.
 """
 
 from __future__ import annotations
 
-import resource
 import statistics
-from collections.abc import Callable
+import tempfile
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from benchmarks.engines import study, trial
+from benchmarks.harness import Row, in_turn, measured, ratio, study, trials
 from experiments.engines import make_engine
-from experiments.training.micro_batch import saved_bytes
 from experiments.training.study_context import StudyContext
 from experiments.training.threads import single_thread
 from workloads import Batch, load
 
 WORKLOAD, BATCH, EVALUATED = "cifar10-resnet8", 256, 2048
-SIZES = (8, 16, 32, 64, 128, 256)
-"""Examples of a forward pass."""
 BY_HAND = 64
-"""Those of the loop by hand."""
-PAIRS, STEPS = 9, 3
+"""Examples of a forward pass of the loop by hand: the fastest number."""
+ROUNDS, STEPS = 9, 3
+SWEPT = [
+    f"grid.batch_size=[{BATCH}]", "grid.optimizer=[momentum]",
+    "trials=2", "budget=20 steps", "extend=0",
+]  # fmt: skip
+"""What is changed of the packaged experiment for the sweep."""
 
 
 class Loop:
     """One model by hand."""
 
-    def __init__(self, examples: int) -> None:
-        self.examples = examples
-        """Of a forward pass."""
+    def __init__(self) -> None:
         self.workload = load(WORKLOAD)
         splits: Any = self.workload.data()
         self.train: Batch = splits["train"]
@@ -63,7 +61,7 @@ class Loop:
             x, y = self.batch(self.train, chosen, training=True)
             self.position += BATCH
             self.optimizer.zero_grad()
-            for part, labels in zip(x.split(self.examples), y.split(self.examples), strict=True):
+            for part, labels in zip(x.split(BY_HAND), y.split(BY_HAND), strict=True):
                 loss = nn.functional.cross_entropy(self.model(part), labels, reduction="sum")
                 (loss / BATCH).backward()
             self.optimizer.step()
@@ -73,7 +71,7 @@ class Loop:
         """The mean loss and the error of the first ``count`` examples."""
         self.model.eval()
         wrong, losses = torch.zeros(()), torch.zeros(())
-        for chosen in torch.arange(count).split(self.examples):
+        for chosen in torch.arange(count).split(BY_HAND):
             x, y = self.batch(self.validation, chosen, training=False)
             output = self.model(x)
             losses += nn.functional.cross_entropy(output, y, reduction="sum")
@@ -81,107 +79,58 @@ class Loop:
         return float(losses) / count, float(wrong) / count
 
 
-class Used:
-    """What this process used while a function ran."""
-
-    def __init__(self, function: Callable[[], object]) -> None:
-        before = resource.getrusage(resource.RUSAGE_SELF)
-        function()
-        after = resource.getrusage(resource.RUSAGE_SELF)
-        self.kernel = after.ru_stime - before.ru_stime
-        self.seconds = self.kernel + after.ru_utime - before.ru_utime
-        self.faults = after.ru_minflt - before.ru_minflt
-
-
-def against_loop() -> list[dict[str, object]]:
+def against_loop() -> list[Row]:
     """Our steps and evaluations over those of the loop by hand, and what the system did."""
     context = StudyContext.load(study(WORKLOAD, BATCH, 1))
     parts = {**context.splits, "validation": context.splits["validation"].head(EVALUATED)}
-    engine = make_engine("module", replace(context, splits=parts), (trial(0),))
-    loop = Loop(BY_HAND)
+    engine = make_engine("module", replace(context, splits=parts), trials(1))
+    loop = Loop()
     engine.advance(10)
     loop.steps(3)
-    table: list[dict[str, object]] = []
-    cases: list[tuple[str, int, Callable[[], object], Callable[[], object]]] = [
-        (
-            f"a step at batch {BATCH}",
-            STEPS * BATCH,
-            lambda: engine.advance(STEPS),
-            lambda: loop.steps(STEPS),
-        ),
-        (
-            f"an evaluation of {EVALUATED:,} examples",
-            EVALUATED,
-            lambda: engine.evaluate("validation"),
-            lambda: loop.evaluate(EVALUATED),
-        ),
-    ]
-    faults: list[float] = []
-    kernel: list[float] = []
-    for name, examples, ours, by_hand in cases:
-        pairs = [(Used(ours), Used(by_hand)) for _ in range(PAIRS)][1:]
-        ratios = [loop_used.seconds / used.seconds for used, loop_used in pairs]
-        low, middle, high = statistics.quantiles(ratios)
-        rate = statistics.median(examples / used.seconds for used, _ in pairs)
-        table.append(
-            {
-                "what": f"{WORKLOAD}, {name}",
-                "measured": f"{middle:.2f}× the rate of a loop by hand ({low:.2f} … {high:.2f}), "
-                f"{rate:,.0f} images a processor second",
-                "wanted": "≥ 0.9×",
-            }
-        )
-        faults += [used.faults / (STEPS if examples != EVALUATED else 1) for used, _ in pairs]
-        kernel += [used.kernel / used.seconds for used, _ in pairs]
+    steps = in_turn(
+        {"ours": lambda: engine.advance(STEPS), "by hand": lambda: loop.steps(STEPS)}, ROUNDS
+    )
+    evaluations = in_turn(
+        {
+            "ours": lambda: engine.evaluate("validation"),
+            "by hand": lambda: loop.evaluate(EVALUATED),
+        },
+        ROUNDS,
+    )
+    table, faults, kernel = list[Row](), list[float](), list[float]()
+    for name, used, count, passes in (
+        (f"a step at batch {BATCH}", steps, STEPS * BATCH, STEPS),
+        (f"an evaluation of {EVALUATED:,} examples", evaluations, EVALUATED, 1),
+    ):
+        rate = statistics.median(count / each.seconds for each in used["ours"])
+        said = f"{ratio(used['ours'], used['by hand'])[1]} the rate of a loop by hand"
+        said += f", {rate:,.0f} images a processor second"
+        table.append(Row(f"{WORKLOAD}, {name}", said, "≥ 0.9×"))
+        faults += [each.faults / passes for each in used["ours"]]
+        kernel += [each.kernel / each.seconds for each in used["ours"]]
+    most, share = f"{max(faults):,.0f}", f"{statistics.mean(kernel):.1%}"
     return [
         *table,
-        {
-            "what": "… page faults of a step or an evaluation, the most",
-            "measured": f"{max(faults):,.0f}",
-            "wanted": "< 1,000",
-        },
-        {
-            "what": "… the kernel's share of the processor's seconds",
-            "measured": f"{statistics.mean(kernel):.1%}",
-            "wanted": "≤ 5 %",
-        },
+        Row("… page faults of a step or an evaluation, the most", most, "< 1,000"),
+        Row("… the kernel's share of the processor's seconds", share, "≤ 5 %"),
     ]
 
 
-def fastest_sizes() -> list[dict[str, object]]:
-    """The loop's rates for each size of a forward pass, over the best one's."""
-    loops = {size: Loop(size) for size in SIZES}
-    first = loops[SIZES[0]]
-    batch = first.batch(first.train, torch.arange(32), training=True)
-    each = saved_bytes(first.workload, first.model, batch)
-    table: list[dict[str, object]] = []
-    cases: dict[str, Callable[[Loop], object]] = {
-        "steps": lambda loop: loop.steps(1),
-        "evaluations": lambda loop: loop.evaluate(512),
-    }
-    for name, run in cases.items():
-        spent: dict[int, list[float]] = {size: [] for size in SIZES}
-        for _ in range(PAIRS):
-            for size, loop in loops.items():
-                spent[size].append(Used(partial(run, loop)).seconds)
-        medians = {size: statistics.median(seconds[1:]) for size, seconds in spent.items()}
-        best = min(medians.values())
-        rates = ", ".join(
-            f"{size} ({size * each / 2**20:.0f} MiB) {best / seconds:.2f}"
-            for size, seconds in medians.items()
-        )
-        table.append(
-            {
-                "what": f"… by hand, {name}: examples of a forward pass (their activations), rate "
-                "over the best",
-                "measured": rates,
-                "wanted": "",
-            }
-        )
-    return table
+def sweep() -> int:
+    """A short sweep in this process; the images that its steps took."""
+    from experiments.config.compile import load as load_experiment
+    from experiments.execution.sweep import sweep as run
+    from results import open as open_results
+
+    with tempfile.TemporaryDirectory() as folder:
+        run(load_experiment(WORKLOAD, SWEPT), results=folder, address="none")
+        return int(open_results(folder).trials["examples_run"].sum())
 
 
-def rows() -> list[dict[str, object]]:
+def rows() -> list[Row]:
     """One row a number, for the table in docs/."""
     with single_thread():
-        return [*against_loop(), *fastest_sizes()]
+        table = against_loop()
+    cost = measured(sweep)
+    said = f"{cost.value / cost.processor:,.0f} trained images a processor second"
+    return [*table, Row(f"{WORKLOAD}, a sweep of two trials, all of it", said)]

@@ -1,9 +1,7 @@
 """The release of Shallue et al. 2019 at full size: its import, and its analysis.
 
 The tree is made here, in the release's layout, with a share of its 194,399 trials: a hundredth
-unless BATCHSCALE_RELEASE_SHARE says otherwise; 1 takes about 8 GB of disk. Beside it the authors'
-own way, which reads the text files a study at a time with pandas, sorts by step and trial, and
-takes the first measurement that is better than the goal: on every tenth study.
+unless BATCHSCALE_RELEASE_SHARE says otherwise; 1 takes about 8 GB of disk.
 
     python -m benchmarks published
     BATCHSCALE_RELEASE_SHARE=1 python -m benchmarks published
@@ -17,16 +15,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.memory import peak_gigabytes
-from results.targets.target import Target
+from benchmarks.harness import Row, measured
 from tests.results import release
 
 SHARE = 0.01
@@ -90,126 +83,37 @@ def goals(studies: Any) -> dict[str, str]:
     }
 
 
-def plainly(
-    tree: str, wanted: Mapping[str, str], every: int
-) -> tuple[int, dict[str, float | None]]:
-    """The authors' method on every n-th study: measurements read, and steps by study.
-
-    ``wanted`` has the goal of each experiment. Only COMPLETE trials are read, as they do.
-    """
-    import pandas as pd
-
-    from results.imports.support.shallue_facts import SOURCE
-
-    count, steps_of = 0, {}
-    for file in sorted(Path(tree).rglob("study.json"))[::every]:
-        folder = file.parent
-        name = folder.relative_to(tree)
-        target = Target.parse(wanted[f"{SOURCE}-{'-'.join(name.parts[:-1])}"])
-        tables, ids = [], []
-        for trial in sorted(
-            (each for each in folder.iterdir() if each.is_dir()), key=lambda each: int(each.name)
-        ):
-            metadata = json.loads((trial / "metadata.json").read_text())
-            if metadata["status"] == "COMPLETE":
-                ids.append(metadata["trial_id"])
-                tables.append(pd.read_csv(trial / "measurements.csv", index_col="step"))
-        if not tables:
-            continue
-        measurements = pd.concat(tables, keys=ids, names=["trial_id"])
-        measurements = measurements.sort_index(level=["step", "trial_id"])
-        value = measurements[column(target.metric)]
-        good = measurements[
-            value < target.value if target.lower_is_better else value > target.value
-        ]
-        count += len(measurements)
-        step = good.index.get_level_values("step")
-        steps_of[f"{SOURCE}/{name.as_posix()}"] = float(step[0]) if len(step) else None
-    return count, steps_of
-
-
-def column(metric: str) -> str:
-    """A metric as the release has it."""
-    _, name = metric.split("_", 1)
-    names = {"error": "classification_error", "cross_entropy": "cross_entropy_error"}
-    return f"val/{names.get(name, name)}"
-
-
-def measure(what: str, *arguments: str) -> tuple[float, float, int]:
-    """Seconds, peak GB and measurements of ``what`` in a fresh process."""
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.published", what, *arguments],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    seconds, peak, count = json.loads(done.stdout.strip().splitlines()[-1])
-    return seconds, peak, count
-
-
-def rows() -> list[dict[str, object]]:
-    """One row a figure, for the table in docs/."""
+def rows() -> list[Row]:
+    """One row a number, for the table in docs/."""
     wanted = share()
     with tempfile.TemporaryDirectory() as folder:
         kept = os.environ.get("BATCHSCALE_RELEASE_TREES")
         tree = f"{kept or folder}/batch_science-{wanted:g}"
         root = f"{folder}/runs"
-        _, _, count = measure("fill", tree, str(wanted))
-        took, held, arrived = measure("load", tree, root)
-        if arrived != count:
-            raise SystemExit(f"{arrived:,} of {count:,} measurements arrived")
-        again, _, _ = measure("load", tree, root)
-        seconds, peak, _ = measure("steps", root)
-        all_, most, curves = measure("regimes", root)
-        slow, _, read = measure("plainly", tree, root)
+        count = measured(fill, tree, str(wanted)).value
+        loaded = measured(load, tree, root)
+        if loaded.value != count:
+            raise SystemExit(f"{loaded.value:,} of {count:,} measurements arrived")
+        again = measured(load, tree, root)
+        selected = measured(steps, root)
+        located = measured(regimes, root)
     size = f"{count:,} measurements in 454 studies ({wanted:g} of the release)"
     return [
-        {
-            "what": f"importing the release's tree: {size}",
-            "measured": f"{count / took:,.0f} a second, {held:.2f} GB",
-            "wanted": "> 300,000 a second",
-        },
-        {
-            "what": "the same command again, with all imported",
-            "measured": f"{again:.1f} s",
-            "wanted": "",
-        },
-        {
-            "what": "steps to target of all studies from them",
-            "measured": f"{seconds:.1f} s ({count / seconds:,.0f} a second), {peak:.2f} GB",
-            "wanted": "< 10 s and 2 GB at full size",
-        },
-        {
-            "what": f"regimes with intervals of {curves} of the release's 35 workloads from them",
-            "measured": f"{all_:.1f} s, {most:.2f} GB",
-            "wanted": "35 in < 60 s at full size",
-        },
-        {
-            "what": "the authors' way in pandas, on every tenth study",
-            "measured": f"{slow:.1f} s ({read / slow:,.0f} a second)",
-            "wanted": "slower",
-        },
+        Row(
+            f"importing the release's tree: {size}",
+            f"{count / loaded.seconds:,.0f} a second, {loaded.gigabytes:.2f} GB",
+            "> 300,000 a second",
+        ),
+        Row("the same command again, with all imported", f"{again.seconds:.1f} s"),
+        Row(
+            "steps to target of all studies from them",
+            f"{selected.seconds:.1f} s ({count / selected.seconds:,.0f} a second), "
+            f"{selected.gigabytes:.2f} GB",
+            "< 10 s and 2 GB at full size",
+        ),
+        Row(
+            f"regimes with intervals of {located.value} of the release's 35 workloads from them",
+            f"{located.seconds:.1f} s, {located.gigabytes:.2f} GB",
+            "35 in < 60 s at full size",
+        ),
     ]
-
-
-def main(what: str, *arguments: str) -> None:
-    """One measurement, as JSON: seconds, peak GB, measurements."""
-    if what == "plainly":
-        import results
-
-        tree, root = arguments
-        wanted = goals(results.open(root).studies)
-        began = time.perf_counter()
-        count, _ = plainly(tree, wanted, 10)
-    else:
-        began = time.perf_counter()
-        measures = {"fill": fill, "load": load, "steps": steps, "regimes": regimes}
-        result = measures[what](*arguments)  # type: ignore[operator]
-        count = result if isinstance(result, int) else 0
-    seconds = time.perf_counter() - began
-    peak = peak_gigabytes()
-    print(json.dumps([seconds, peak, count]))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

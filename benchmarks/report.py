@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from analysis.report.page import plotly
+from benchmarks.harness import Row
 from tests import reported
 
 RUNS = 7
@@ -65,12 +66,12 @@ def _trials(
     return rows
 
 
-def rows() -> list[dict[str, object]]:
+def rows() -> list[Row]:
     """Size and time of a report of ten workloads of ten curves, and of one with all hundred."""
     from analysis.figure_data import FigureData, Query
     from analysis.report import page, payload
 
-    table: list[dict[str, object]] = []
+    table: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         for workloads in (10, 1):
             curves = CURVES // workloads
@@ -88,8 +89,7 @@ def rows() -> list[dict[str, object]]:
                 ("size", f"{size:.1f} MB", "< 10 MB"),
                 ("opened", _opened(file), "< 2 s"),
             ):
-                row: dict[str, object] = {"what": f"{name}, {what}", "measured": measured}
-                table.append({**row, "wanted": wanted})
+                table.append(Row(f"{name}, {what}", measured, wanted))
     return table
 
 

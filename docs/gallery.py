@@ -24,6 +24,8 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from validation.page import renew as renew_page
+
 DOCS = Path(__file__).resolve().parent
 LIST = DOCS / "gallery.yaml"
 PAGE = DOCS / "gallery.md"
@@ -38,18 +40,6 @@ WIDEST = 736
 
 MOST_BYTES = 120_000
 """Of a committed picture."""
-
-HEAD = """\
-# Gallery
-
-<!-- Written by `make gallery` from gallery.yaml: edit that, not this. -->
-
-Each figure is made by the command below it, from data that comes with the package: `own` was
-measured with the packaged workloads, `published` is what others have measured
-([published.md](published.md) says who). Put a results folder, or a CSV file of your own, in its
-place, and the figure is yours. Its numbers are written beside it as CSV; `-o` takes PDF, PNG and
-SVG. `make gallery` makes all of them.
-"""
 
 
 class Entry(BaseModel):
@@ -112,12 +102,12 @@ def entries(listed: Sequence[Section]) -> Iterator[Entry]:
 
 
 def page(listed: Sequence[Section]) -> str:
-    """The text of gallery.md."""
-    parts = [HEAD]
+    """What gallery.md has of the sections."""
+    parts: list[str] = []
     for section in listed:
         parts += [f"\n## {section.section}\n", *([f"\n{section.text}\n"] if section.text else [])]
         parts += [_markdown(entry) for entry in section.entries]
-    return "".join(parts)
+    return "".join(parts).strip("\n")
 
 
 def _markdown(entry: Entry) -> str:
@@ -218,9 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if left.name not in kept:
                 left.unlink()
                 print(f"removed {left.name}: no entry has its name")
-    text = page(listed)
-    if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:  # others may be reading it
-        PAGE.write_text(text, encoding="utf-8")
+    renew_page({"gallery": page(listed)}, PAGE)
     if chosen:
         print(f"{len(chosen) - failed} in {FIGURES}, {time.monotonic() - began:.0f} s")
     return 1 if failed else 0

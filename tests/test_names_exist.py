@@ -33,7 +33,7 @@ OTHERS = {
     "--policy-name": "aws", "--policy-document": "aws", "--policy-arn": "aws",
     "--instance-profile-name": "aws", "--version": "ray",
     "--working-dir": "", "--group": "install", "--no-deps": "install", "--logdir": "tensorboard",
-    "--renew": "docs/gallery.py", "--tables": "validation", "--to": "", "--processes": "",
+    "--renew": "docs/gallery.py", "--replicates": "validation", "--to": "", "--processes": "",
     "--project": "my_importer.py", "--slow-part": "pytest",
 }  # fmt: skip
 """Options of other programs, each with what stands beside it."""

@@ -1,4 +1,4 @@
-"""Table: does the law of the best batch size of a budget hold the true one, and when is there one?
+"""Does the law of the best batch size of a budget hold the true one, and when is there one?
 
 Losses at several budgets and batch sizes, one run each, on surfaces whose minimum follows a known
 power law: a parabola in log B, or a valley, which rises to both sides as examples are wasted there.
@@ -7,6 +7,7 @@ They are analysed by ``analysis.fit.optimal_batch``, as a sweep's or a file's ow
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,46 +17,45 @@ from analysis.curves.final_losses import FinalLoss, FinalLosses
 from analysis.fit.convex import Array
 from analysis.fit.interval import Interval
 from analysis.fit.optimal_batch import OptimalBatch, optimal_batch
-from validation.page import keep, paragraphs, share, table
-from validation.tally import named, run
+from validation.harness import Counts, groups
+from validation.page import share, table
 
-SHAPES = ("parabola", "valley")
-NOISES = (0.1, 0.3, 1.0)
-"""Standard deviation of a loss over what two doublings from the minimum cost."""
 CHANGES = {"equal": 1.0, "falling": 6.0}
-"""Noise at the least budget over that at the largest; its geometric mean is that of ``NOISES``."""
-SCATTER = 0.3
-"""How far vertices lie off the law in log B, in the rows where they do."""
+"""Noise at the least budget over that at the largest; its geometric mean is that of a cell."""
 SIZES: Array = np.log(2.0) * np.arange(4, 12)
 BUDGETS: Array = np.log(2.0) * np.arange(18, 25)
-LAWS = 15
-BLOCKS_EACH = 2
-SEED = 2034
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class Budgets:
     """A surface and its noise."""
 
+    number: int
+    """Its seed's."""
     shape: str
     noise: float
+    """Standard deviation of a loss over what two doublings from the minimum cost."""
     change: str = "equal"
     scatter: float = 0.0
-
-
-CELLS = (
-    *(Cell(shape=s, noise=n, change=c) for s in SHAPES for n in NOISES for c in CHANGES),
-    *(Cell(shape="parabola", noise=n, scatter=SCATTER) for n in NOISES[:2]),
-)
+    """How far vertices lie off the law in log B."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
-    """Some laws of a cell."""
+class Law:
+    """What is true of the losses of a sweep."""
 
-    cell: Cell
-    number: int
-    laws: int = LAWS
+    exponent: float
+    coefficient: float
+    optima: Array
+    """The best batch size of each budget."""
+
+
+def key(cell: Budgets) -> Counts:
+    return {name: getattr(cell, name) for name in ("shape", "noise", "change", "scatter")}
+
+
+def seed(cell: Budgets) -> list[int]:
+    return [2034, cell.number]
 
 
 def loss(shape: str, away: Array) -> Array:
@@ -73,8 +73,14 @@ def loss(shape: str, away: Array) -> Array:
     return np.asarray(wasted(away) / wasted(np.array(np.log(4.0))))
 
 
-def measured(cell: Cell, rng: np.random.Generator) -> tuple[OptimalBatch, float, float, Array]:
-    """A law as it is estimated, its true exponent, log coefficient, and vertices (m,)."""
+def simulate(
+    cell: Budgets, _: object, rng: np.random.Generator, laws: int
+) -> list[tuple[FinalLosses, Law]]:
+    """The losses of some sweeps, each with its law."""
+    return [_losses(cell, rng) for _ in range(laws)]
+
+
+def _losses(cell: Budgets, rng: np.random.Generator) -> tuple[FinalLosses, Law]:
     exponent = rng.uniform(0.2, 0.7)
     middle = SIZES.mean() + rng.uniform(-1, 1) * np.log(2.0)
     vertices = middle + exponent * (BUDGETS - BUDGETS.mean())
@@ -96,83 +102,60 @@ def measured(cell: Cell, rng: np.random.Generator) -> tuple[OptimalBatch, float,
         group={}, label="made", metric="loss", lower_is_better=True, points=tuple(points)
     )
     log_coefficient = middle - exponent * BUDGETS.mean()
-    return optimal_batch(final), exponent, float(log_coefficient), vertices
-
-
-def count(block: Block) -> dict[str, object]:
-    """A row of counts."""
-    cell = block.cell
-    rng = np.random.default_rng([SEED, CELLS.index(cell), block.number])
-    counts = dict.fromkeys(
-        ["optima", "optima_open", "optima_covered", "with_law", "exponent", "coefficient"], 0
+    law = Law(
+        exponent=exponent,
+        coefficient=float(np.exp(log_coefficient)),
+        optima=np.exp(vertices),
     )
-    widths = []
-    for _ in range(block.laws):
-        made, exponent, log_coefficient, vertices = measured(cell, rng)
-        for optimum, vertex in zip(made.optima, vertices, strict=True):
-            counts["optima"] += 1
-            counts["optima_open"] += not optimum.batch_size.reached
-            counts["optima_covered"] += optimum.batch_size.holds(float(np.exp(vertex)))
-        counts["with_law"] += made.exponent.reached
-        counts["exponent"] += made.exponent.reached and made.exponent.holds(exponent)
-        counts["coefficient"] += _covered(made.coefficient, log_coefficient)
-        if made.exponent.low is not None and made.exponent.high is not None:
-            widths.append(made.exponent.high - made.exponent.low)
-    width = round(float(np.median(widths)), 4) if widths else None
+    return final, law
+
+
+def estimated(made: Sequence[FinalLosses]) -> list[OptimalBatch]:
+    """The law of each sweep."""
+    return [optimal_batch(each) for each in made]
+
+
+def count(_: Budgets, estimates: Sequence[OptimalBatch], laws: Sequence[Law]) -> Counts:
+    """What the intervals of optima and laws hold."""
+    pairs = [
+        (optimum.batch_size, float(true))
+        for each, law in zip(estimates, laws, strict=True)
+        for optimum, true in zip(each.optima, law.optima, strict=True)
+    ]
+    known = list(zip(estimates, laws, strict=True))
+    widths = [e.high - e.low for each in estimates if (e := each.exponent).low is not None
+              and e.high is not None]  # fmt: skip
     return {
-        "shape": cell.shape,
-        "noise": cell.noise,
-        "change": cell.change,
-        "scatter": cell.scatter,
-        "block": block.number,
-        "laws": block.laws,
-        **counts,
-        "width": width,
+        "laws": len(estimates),
+        "optima": len(pairs),
+        "optima_open": sum(not interval.reached for interval, _ in pairs),
+        "optima_covered": sum(interval.holds(true) for interval, true in pairs),
+        "with_law": sum(each.exponent.reached for each in estimates),
+        "exponent": sum(_covered(each.exponent, law.exponent) for each, law in known),
+        "coefficient": sum(_covered(each.coefficient, law.coefficient) for each, law in known),
+        "width": round(float(np.median(widths)), 4) if widths else None,
     }
 
 
-def _covered(interval: Interval, log_value: float) -> bool:
-    return interval.reached and interval.holds(float(np.exp(log_value)))
+def _covered(interval: Interval, true: float) -> bool:
+    return interval.reached and interval.holds(true)
 
 
-def section(processes: int | None) -> str:
-    blocks = [Block(cell=cell, number=number) for cell in CELLS for number in range(BLOCKS_EACH)]
-    return render(keep("budgets", run(count, blocks, "budgets", processes)))
-
-
-BY = ["shape", "scatter", "change", "noise"]
-
-
-def render(frame: pd.DataFrame) -> str:
-    """The section's Markdown from its counts."""
-    rows = []
-    for key, group in frame.groupby(BY, sort=False):
-        total = group.sum(numeric_only=True)
-        rows.append(
-            [
-                *named(BY, key),
-                f"{share(total['optima_covered'], total['optima'])} "
-                f"({share(total['optima_open'], total['optima'])})",
-                share(total["with_law"], total["laws"]),
-                share(total["exponent"], total["with_law"]),
-                share(total["coefficient"], total["with_law"]),
-                "–" if group["width"].isna().all() else f"{group['width'].mean():.2f}",
-            ]
-        )
+def tables(frame: pd.DataFrame) -> dict[str, str]:
+    rows = [
+        [
+            *cells,
+            f"{share(total['optima_covered'], total['optima'])} "
+            f"({share(total['optima_open'], total['optima'])})",
+            share(total["with_law"], total["laws"]),
+            share(total["exponent"], total["with_law"]),
+            share(total["coefficient"], total["with_law"]),
+            "–" if group["width"].isna().all() else f"{group['width'].mean():.2f}",
+        ]
+        for cells, group, total in groups(frame, ["shape", "scatter", "change", "noise"])
+    ]
     head = [
         "surface", "off the law", "noise over budgets", "noise", "optimum of a budget", "laws",
         "exponent", "coefficient", "high − low of the exponent",
     ]  # fmt: skip
-    return paragraphs(_INTRODUCTION, table(head, rows))
-
-
-_INTRODUCTION = f"""The best batch size of a budget and its law (`plot optimal-batch`):
-{LAWS * BLOCKS_EACH} laws a row, B_opt = k·D^p with p from 0.2 to 0.7, of one loss at each of
-{len(SIZES)} doublings of the batch size and {len(BUDGETS)} of the budget. The loss is a *parabola*
-in log B, or a *valley*, whose sides rise more slowly the farther they are. Noise is in per cent of
-what two doublings from the minimum cost; *falling* noise is {CHANGES["falling"]:g} times as large
-at the least budget as at the largest. *Off the law*: standard deviation of log B_opt about it. In
-per cent: coverage of the 90 % intervals of B_opt at a budget, in brackets the open ones; sweeps
-with a law, and of these, coverage of its exponent and coefficient. Where the noise is what two
-doublings cost, the sweeps that have a law are a selection, and cover less.
-"""
+    return {"budgets": table(head, rows)}

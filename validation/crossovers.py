@@ -1,4 +1,4 @@
-"""Table: do the intervals of crossovers cover, and how many are false?
+"""Do the intervals of crossovers cover, and how many are false?
 
 Two knees on the same batch sizes, as ``analysis.fit.crossovers`` compares two curves: the same
 curve twice, one a constant factor above the other, and pairs that cross between the tested batch
@@ -8,6 +8,7 @@ SGD's iterates is better at small batch sizes and heavy ball at large ones.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,16 +17,14 @@ import pandas as pd
 from analysis.fit.convex import Array, Points
 from analysis.fit.crossovers import SignChanges, sign_changes
 from analysis.fit.knee import Knee, log_steps, theta
-from validation.page import keep, paragraphs, share, table
+from validation.harness import LEVEL, Counts, groups
+from validation.page import share, table
 from validation.quadratic import finely
-from validation.tally import LEVEL, named, run
 
-NOISES = (0.02, 0.05, 0.10)
 KINDS = ("identical", "parallel", "crossing", "quadratic", "touching")
 CROSS = ("crossing", "quadratic")
-CURVES = 200
 REPLICATES = 200
-SEED = 2032
+"""Of the bootstrap."""
 PLACES = 97
 
 _DOUBLINGS = {**dict.fromkeys(KINDS, np.arange(10)), "quadratic": np.arange(3, 17)}
@@ -33,15 +32,40 @@ _FINE = np.linspace(0.0, 1.0, 20_001)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
+class Pairs:
     """Pairs of curves of one kind and noise."""
 
     kind: str
     noise: float
-    curves: int = CURVES
+
+    @property
+    def x(self) -> Array:
+        """The log batch sizes, (n,)."""
+        return np.log(2.0) * _DOUBLINGS[self.kind]
 
 
-BLOCKS = tuple(Block(kind=kind, noise=noise) for kind in KINDS for noise in NOISES)
+def key(cell: Pairs) -> Counts:
+    return {"kind": cell.kind, "noise": cell.noise}
+
+
+def seed(cell: Pairs) -> list[int]:
+    return [2032, KINDS.index(cell.kind), round(1000 * cell.noise)]
+
+
+Measured = tuple[Array, tuple[Array, Array], int]
+"""Log batch sizes (n,), the log steps of both curves, and the seed of their bootstrap."""
+
+
+def simulate(
+    cell: Pairs, _: object, rng: np.random.Generator, pairs: int
+) -> list[tuple[Measured, float]]:
+    """Measured pairs, each with the log batch size at which the true ones cross."""
+    x, made = cell.x, list[tuple[Measured, float]]()
+    for number in range(pairs):
+        first, second, true = draw(cell.kind, x, rng)
+        first, second = (steps + rng.normal(0.0, cell.noise, len(x)) for steps in (first, second))
+        made.append(((x, (first, second), number), true))
+    return made
 
 
 def draw(kind: str, x: Array, rng: np.random.Generator) -> tuple[Array, Array, float]:
@@ -80,73 +104,42 @@ def compare(x: Array, y: tuple[Array, Array], seed: int) -> SignChanges:
     return sign_changes(at, *sides[0], *sides[1], level=LEVEL)
 
 
-def count(block: Block) -> dict[str, object]:
-    """A row of counts; the seed depends on the block alone."""
-    rng = np.random.default_rng([SEED, KINDS.index(block.kind), round(1000 * block.noise)])
-    x = np.log(2.0) * _DOUBLINGS[block.kind]
-    claimed = covered = several = 0
-    widths = []
-    for number in range(block.curves):
-        first, second, true = draw(block.kind, x, rng)
-        first, second = (steps + rng.normal(0.0, block.noise, len(x)) for steps in (first, second))
-        logs = compare(x, (first, second), number).logs
-        claimed += bool(logs)
-        several += len(logs) > 1
-        covered += any(low <= true <= high for _, low, high in logs)
-        widths += [high - low for _, low, high in logs]
+def compared(made: Sequence[Measured]) -> list[SignChanges]:
+    """Each pair."""
+    return [compare(*each) for each in made]
+
+
+def count(_: Pairs, estimates: Sequence[SignChanges], truths: Sequence[float]) -> Counts:
+    """Claimed crossovers, and those that hold the true one."""
+    every = [each.logs for each in estimates]
+    widths = [high - low for logs in every for _, low, high in logs]
     return {
-        "kind": block.kind,
-        "noise": block.noise,
-        "curves": block.curves,
-        "claimed": claimed,
-        "several": several,
-        "covered": covered,
+        "curves": len(every),
+        "claimed": sum(bool(logs) for logs in every),
+        "several": sum(len(logs) > 1 for logs in every),
+        "covered": sum(
+            any(low <= true <= high for _, low, high in logs)
+            for logs, true in zip(every, truths, strict=True)
+        ),
         "width": round(float(np.median(widths)) / np.log(2.0), 2) if widths else None,
     }
 
 
-def section(processes: int | None) -> str:
-    return render(keep("crossovers", run(count, BLOCKS, "crossovers", processes)))
-
-
-def render(frame: pd.DataFrame) -> str:
-    """The section's Markdown from its counts."""
+def tables(frame: pd.DataFrame) -> dict[str, str]:
     rows = []
-    for row in frame.to_dict("records"):
-        true = row["kind"] in CROSS
-        covered = share(row["covered"], row["claimed"]) if true else "–"
-        width = f"{row['width']:g}" if true and row["claimed"] else "–"
-        rows.append(
-            [
-                *named(["kind", "noise"], (row["kind"], row["noise"])),
-                row["curves"],
-                share(row["claimed"], row["curves"]),
-                share(row["several"], row["curves"]),
-                covered,
-                width,
-            ]
-        )
+    for cells, group, total in groups(frame, ["kind", "noise"]):
+        true = cells[0] in CROSS
+        covered = share(total["covered"], total["claimed"]) if true else "–"
+        width = f"{group['width'].iloc[0]:g}" if true and total["claimed"] else "–"
+        shares = [share(total[name], total["curves"]) for name in ("claimed", "several")]
+        rows.append([*cells, group["curves"].sum(), *shares, covered, width])
     head = ["curves", "noise", "pairs", "claimed", "more than one", "covered", "doublings wide"]
     false = frame[~frame["kind"].isin(CROSS)]
     wrong = share(false["claimed"].sum(), false["curves"].sum())
-    return paragraphs(
-        _INTRODUCTION,
-        table(head, rows),
-        f"Of the pairs that do not cross {wrong} % have a claimed crossover.",
-    )
+    said = f"Of the pairs that do not cross {wrong} % have a claimed crossover."
+    return {"crossovers": f"{table(head, rows)}\n{said}"}
 
 
 def _zeros(at: Array, apart: Array) -> list[float]:
     """Where a difference changes its sign."""
     return [float(at[i]) for i in np.flatnonzero(np.sign(apart[1:]) != np.sign(apart[:-1]))]
-
-
-_INTRODUCTION = """Pairs of curves, tested at the same ten doublings of the batch size: the same
-knee twice (*identical*), one a constant factor above the other (*parallel*), knees that cross once
-among them and differ by 30 % on both sides (*crossing*), and the exact noisy quadratic model's
-average of SGD's iterates against heavy ball, on fourteen doublings, whose curves are no knees
-(*quadratic*); and two knees of which one is shifted until they touch without crossing, which differ
-by 30 % elsewhere (*touching*). In per cent: pairs with a claimed crossover, with more than one,
-and, of the claimed, those whose 90 % interval contains the true one; the median interval's width in
-doublings.
-"""

@@ -1,6 +1,8 @@
-"""The page docs/truth.md: a section a part, each from the counts that the part left in docs/truth/.
+"""Pages of docs/ of which parts are made: truth, benchmarks, techniques, gallery.
 
-It does not depend on the time or the machine: the same command gives the same page.
+What is made stands between ``<!-- made: NAME -->`` and ``<!-- end -->``; the text around it is
+written by hand. It does not depend on the time or the machine, but for measured seconds: the same
+command gives the same page.
 """
 
 from __future__ import annotations
@@ -11,35 +13,41 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.fit.interval import QUANTITIES
+from analysis.fit.interval import QUANTITIES, Interval
 
-PAGE = Path(__file__).parent.parent / "docs" / "truth.md"
-
-HEAD = """# Can the numbers be trusted?
-
-Made by `make truth`, or part by part by `python -m validation PART`: every curve here has a
-known answer, is analysed as a measured one, and is held against that answer.
-[regimes.md](regimes.md) says what is estimated and how. Seeds are fixed, so the command gives the
-same page again; the counts behind the tables are in `docs/truth/`, a row a block of curves.
-
-Intervals are 90 % intervals at the tolerance 0.2, and open ends count as infinite. Noise is the
-standard deviation of log steps about the true curve, search luck and seeds together; repeats are
-runs at each batch size.
-"""
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "truth.md"
 
 SHORT = {name: name.replace("_", " ").replace("min ", "least ") for name in QUANTITIES}
-"""The five quantities as the page's tables name them."""
+"""The five quantities as the tables of docs/truth.md name them."""
+
+
+def blocks(text: str) -> dict[str, str]:
+    """What is made in a page, by name."""
+    return dict(re.findall(r"<!-- made: (.+?) -->\n+(.*?)\n*<!-- end -->", text, flags=re.DOTALL))
+
+
+def renew(new: Mapping[str, str], page: Path) -> None:
+    """Put new parts in the place of those of their names; all else stays as it is.
+
+    Raises:
+        ValueError: the page has no part of that name.
+    """
+    before = text = page.read_text(encoding="utf-8")
+    for name, made in new.items():
+        head, mark, rest = text.partition(f"<!-- made: {name} -->\n")
+        if not mark or "<!-- end -->" not in rest:
+            raise ValueError(f"{page.name} has no place for {name!r}: <!-- made: {name} -->")
+        _, end, tail = rest.partition("<!-- end -->")
+        text = f"{head}{mark}\n{made.strip()}\n\n{end}{tail}"
+    if text != before:  # others may be reading it
+        page.write_text(text, encoding="utf-8")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines) + "\n"
-
-
-def paragraphs(*parts: str) -> str:
-    """Tables and paragraphs, a line between each."""
-    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
 def share(part: float, whole: float) -> str:
@@ -52,6 +60,22 @@ def number(value: float) -> str:
     if value == 0:
         return "none"
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def short(value: float) -> str:
+    """Three significant digits at most."""
+    return f"{float(f'{value:.3g}'):,g}"
+
+
+def interval(quantity: Interval) -> str:
+    """``190 [150, 240]``, ``≥ 150``, ``≤ 240``, ``open``."""
+    value, low, high = quantity.value, quantity.low, quantity.high
+    if low is not None and high is not None:
+        ends = f"[{short(low)}, {short(high)}]"
+        return ends if value is None else f"{short(value)} {ends}"
+    if low is not None:
+        return f"≥ {short(low)}"
+    return "open" if high is None else f"≤ {short(high)}"
 
 
 def counts(name: str) -> Path:
@@ -70,17 +94,3 @@ def keep(name: str, rows: Sequence[Mapping[str, object]]) -> pd.DataFrame:
 def kept(name: str) -> pd.DataFrame:
     """The counts of a part as they were last kept."""
     return pd.read_csv(counts(name), keep_default_na=False, na_values=[""])
-
-
-def sections(text: str) -> dict[str, str]:
-    """The page's sections by name, without their headings."""
-    parts = re.split(r"^## (.+)\n", text, flags=re.MULTILINE)
-    return {name: body.strip("\n") for name, body in zip(parts[1::2], parts[2::2], strict=True)}
-
-
-def write(order: Sequence[str], new: Mapping[str, str], page: Path = PAGE) -> None:
-    """Put ``new`` sections in the place of the old ones, in ``order``; others stay as they are."""
-    before = sections(page.read_text(encoding="utf-8")) if page.exists() else {}
-    merged = {**before, **new}
-    parts = [f"## {name}\n\n{merged[name].strip()}\n" for name in order if name in merged]
-    page.write_text("\n".join([HEAD, *parts]), encoding="utf-8")

@@ -11,9 +11,8 @@ from analysis.curves.points import Point
 from analysis.fit.regimes import Regimes, regimes
 from validation import exact, nqm
 from validation.exact import LogSteps
-from validation.packaged import interval, short
-from validation.page import table
-from validation.tally import TOLERANCE
+from validation.harness import TOLERANCE
+from validation.page import interval, short, table
 
 SIZES = [2**i for i in range(2, 21)]
 NAMES = {"sgd": "SGD", "heavy_ball": "heavy ball", "ema": "averaged iterates"}
@@ -60,8 +59,8 @@ def true(rule: str) -> dict[str, float]:
     return {name: float(np.exp(value)) for name, value in quantities.items()}
 
 
-def section(processes: int | None = None) -> str:  # noqa: ARG001
-    """The section's Markdown."""
+def tables() -> dict[str, str]:
+    """Exact quantities and their intervals, and the critical batch sizes of half of the points."""
     rows = []
     for name in true("sgd"):
         rows.append([f"exact `{name}`", *(short(true(rule)[name]) for rule in NAMES)])
@@ -69,23 +68,5 @@ def section(processes: int | None = None) -> str:  # noqa: ARG001
         rows.append(["what is said", *(interval(quantity) for quantity in each)])
     rows.append(["notes", *("; ".join(estimated(rule).notes) or "none" for rule in NAMES)])
     halved = [f"{NAMES[rule]} {interval(estimated(rule, 2).critical_batch_size)}" for rule in NAMES]
-    return "\n".join(
-        [
-            _INTRODUCTION,
-            table(["", *NAMES.values()], rows),
-            f"At every second batch size the critical batch sizes are: {', '.join(halved)}.",
-            _READ,
-        ]
-    )
-
-
-_INTRODUCTION = """The noisy quadratic model (Zhang et al. 2019, arXiv:1907.04164) has an exact
-curve: `validation.nqm`, with SGD, heavy ball, averaged iterates and preconditioned steps, tuned
-over the paper's grids, meets the published table within 0.1 % or two steps. At the 19 doublings
-from 4 to 2²⁰, without noise but for the steps of those grids (2 to 4 %), the answers are:
-"""
-
-_READ = """
-All quantities lie in their intervals. The plateau of these curves is approached more slowly than
-perfect scaling is left, which no symmetric knee does, and a convex curve does.
-"""
+    said = f"At every second batch size the critical batch sizes are: {', '.join(halved)}."
+    return {"exact": f"{table(['', *NAMES.values()], rows)}\n{said}"}

@@ -1,11 +1,16 @@
-"""Whole searches, from the trials table to the regimes.
+"""Whole searches, from the trials table to the regimes, on the surface of ``surface``.
 
-The truth is what is estimated: the regimes of the median, over fresh searches, of the best of N.
+``searches``: the truth is what is estimated, the regimes of the median, over fresh searches, of the
+best of N. ``limits``: the truth is the surface's own critical batch size, that of its best points
+without a seed's noise, and what is left of its loss once the limit of the search is estimated
+(``analysis.fit.search_limits``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,145 +19,163 @@ from analysis.curves.curve import Curve, curves
 from analysis.fit.fitted_points import fitted_points
 from analysis.fit.interval import QUANTITIES
 from analysis.fit.locate import Located, locate
+from analysis.fit.regimes import Regimes, regimes_of
+from analysis.fit.search_limits import search_effect
 from validation import surface as surfaces
-from validation.page import SHORT, keep, number, paragraphs, share, table
+from validation.harness import TOLERANCE, Counts, coverage, groups, tally
+from validation.page import SHORT, number, share, table
 from validation.surface import Surface, sweep
-from validation.tally import TOLERANCE, coverage_cells, estimates, named, run, tally
 
-DIMENSIONS = (1, 2, 3)
-TRIALS = (16, 64)
-NOISES = (0.05, 0.20)
-SWEEPS = 20
-"""Number of sweeps in a block."""
-BLOCKS_EACH = 5
-SEED = 2028
+Truth = dict[str, float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class Searches:
     """A surface, and the N of its searches."""
 
-    dimensions: int
+    surface: Surface
     trials: int
-    noise: float
-
-    @property
-    def surface(self) -> Surface:
-        return Surface(dimensions=self.dimensions, noise=self.noise)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Block:
-    """Some sweeps of a cell, and its truth."""
-
-    cell: Cell
-    number: int
-    truth: dict[str, float]
-    sweeps: int = SWEEPS
+    multiple: float = surfaces.BUDGET
+    """The budget of a trial in multiples of S(B)."""
+    described: bool = False
+    """Whether the studies say how many dimensions they tune."""
 
 
-CELLS = tuple(
-    Cell(dimensions=dimensions, trials=trials, noise=noise)
-    for dimensions in DIMENSIONS
-    for trials in TRIALS
-    for noise in NOISES
-)
+def truth(cell: Searches) -> Truth:
+    """The five quantities of the median search, in natural logs."""
+    return surfaces.truth(cell.surface, cell.trials, multiple=cell.multiple)
 
 
-def truth(cell: Cell) -> dict[str, float]:
-    return surfaces.truth(cell.surface, cell.trials)
-
-
-def search(cell: Cell, number: int, sweeps: int) -> list[Curve]:
+def simulate(
+    cell: Searches, true: Any, rng: np.random.Generator, sweeps: int
+) -> list[tuple[Curve, Any]]:
     """The curves of some sweeps, by the path that a results dataset takes."""
-    rng = np.random.default_rng(
-        [SEED, cell.dimensions, cell.trials, round(1000 * cell.noise), number]
-    )
-    frames = [sweep(cell.surface, cell.trials, rng, f"{i:04d}") for i in range(sweeps)]
-    return curves(pd.concat(frames, ignore_index=True))
+    frames = [
+        sweep(cell.surface, cell.trials, rng, f"{i:04d}", multiple=cell.multiple)
+        for i in range(sweeps)
+    ]
+    trials = pd.concat(frames, ignore_index=True)
+    studies = None
+    if cell.described:
+        names = ["study", "workload", "dataset", "optimizer", "schedule", "batch_size"]
+        studies = trials[names].drop_duplicates()
+        studies = studies.assign(dimensions=cell.surface.dimensions, search_space=None)
+    return [(curve, true) for curve in curves(trials, studies=studies)]
 
 
-def measured(cell: Cell, number: int, sweeps: int) -> tuple[list[Curve], list[Located]]:
-    """The curves of some sweeps, and what is located of each."""
-    made = search(cell, number, sweeps)
-    return made, [locate(fitted_points(curve), tolerance=TOLERANCE) for curve in made]
+def located(made: Sequence[Curve]) -> list[tuple[Curve, Located]]:
+    """Each curve with what is located of it."""
+    return [(curve, locate(fitted_points(curve), tolerance=TOLERANCE)) for curve in made]
 
 
-def count(block: Block) -> dict[str, object]:
-    """A row of counts."""
-    cell = block.cell
-    made, located = measured(cell, block.number, block.sweeps)
+def searches_key(cell: Searches) -> Counts:
+    surface = cell.surface
+    return {"dimensions": surface.dimensions, "trials": cell.trials, "noise": surface.noise}
+
+
+def searches_seed(cell: Searches) -> list[int]:
+    return [2028, cell.surface.dimensions, cell.trials, round(1000 * cell.surface.noise)]
+
+
+def count_searches(
+    cell: Searches, estimates: Sequence[tuple[Curve, Located]], truths: Sequence[Truth]
+) -> Counts:
+    """What covers, and the medians of the estimates over the truth."""
+    del cell
+    made, places = zip(*estimates, strict=True)
+    true, columns = truths[0], dict[str, float]()
+    for name in QUANTITIES:
+        values = [each.profiles[name][0].value for each in places]
+        columns[f"true:{name}"] = float(f"{np.exp(true[name]):.6g}")
+        columns[f"ratio:{name}"] = round(float(np.exp(np.median(values) - true[name])), 4)
     return {
-        "dimensions": cell.dimensions,
-        "trials": cell.trials,
-        "noise": cell.noise,
-        "block": block.number,
         "censored": sum(len(curve.censored) for curve in made),
         "infeasible": sum(point.infeasible for curve in made for point in curve.points),
         "ran": sum(point.ran for curve in made for point in curve.points),
-        "scatter": round(float(np.median([each.fits.best.noise for each in located])), 4),
-        "level": sum(each.small_level and each.large_level for each in located),
-        **estimates(located, block.truth),
-        **tally(located, [block.truth] * len(located)),
+        "scatter": round(float(np.median([each.fits.best.noise for each in places])), 4),
+        "level": sum(each.small_level and each.large_level for each in places),
+        **columns,
+        **tally(places, truths),
     }
 
 
-def section(processes: int | None) -> str:
-    truths = run(truth, CELLS, "searches: truths", processes)
-    blocks = [
-        Block(cell=cell, number=number, truth=true)
-        for cell, true in zip(CELLS, truths, strict=True)
-        for number in range(BLOCKS_EACH)
+def searches_tables(frame: pd.DataFrame) -> dict[str, str]:
+    rows = []
+    for cells, group, total in groups(frame, ["dimensions", "trials", "noise"]):
+        true, ratio = (group[f"{name}:critical_batch_size"] for name in ("true", "ratio"))
+        scatter = f"{100 * group['scatter'].mean():.1f} %"
+        estimated = f"{number(true.iloc[0])} · {ratio.mean():.2f}"
+        level = share(total["level"], total["curves"])
+        rows.append([*cells, scatter, *coverage(total), estimated, level])
+    head = ["dimensions", "N", "seed noise", "scatter", *SHORT.values()]
+    return {"searches": table([*head, "true · estimated over it", "both ends level"], rows)}
+
+
+def loss(cell: Searches, fresh: int = surfaces.FRESH) -> float:
+    """How many times the critical batch size of the median best of N that of the best points is;
+    the median is over ``fresh`` searches."""
+    of_search = surfaces.truth(cell.surface, cell.trials, fresh, cell.multiple)
+    return surfaces.CRITICAL / float(np.exp(of_search["critical_batch_size"]))
+
+
+def effects(made: Sequence[Curve]) -> list[tuple[Regimes, Any] | None]:
+    """The regimes of each curve, and the effect of its search; None where there is none."""
+    estimates: list[tuple[Regimes, Any] | None] = []
+    for curve, fit in zip(made, regimes_of(list(made)), strict=True):
+        effect = search_effect(curve, fit) if isinstance(fit, Regimes) else None
+        estimates.append(None if effect is None or not isinstance(fit, Regimes) else (fit, effect))
+    return estimates
+
+
+def limits_key(cell: Searches) -> Counts:
+    surface = cell.surface
+    power = {1.0: "distance", 2.0: "distance²", 4.0: "distance⁴"}[surface.power]
+    kind = power if surface.narrowing else f"{power}, not narrowing"
+    return {"surface": kind, "noise": surface.noise, "dimensions": surface.dimensions}
+
+
+def limits_seed(cell: Searches) -> list[int]:
+    surface = cell.surface
+    of_surface = (surface.noise, surface.narrowing, surface.power)
+    return [2029, surface.dimensions, *(round(100 * each) for each in of_surface)]
+
+
+def count_limits(
+    cell: Searches, estimates: Sequence[tuple[Regimes, Any] | None], losses: Sequence[float]
+) -> Counts:
+    """Critical batch sizes over the true one, and factors beside the true factor."""
+    del cell
+    known = [each for each in estimates if each is not None]
+    factors = [effect.factor for _, effect in known]
+    pairs = [(fit.critical_batch_size.value, effect.factor.value) for fit, effect in known]
+    both = [(value, by) for value, by in pairs if value is not None and by is not None]
+    return {
+        "curves": len(estimates),
+        "located": len(both),
+        "true": round(losses[0], 4),
+        "before": _median([value / surfaces.CRITICAL for value, _ in both]),
+        "after": _median([value * by / surfaces.CRITICAL for value, by in both]),
+        "factor": _median([factor.value or np.nan for factor in factors]),
+        "covered": sum(factor.holds(losses[0]) for factor in factors),
+        "notes": sum(effect.note(fit.critical_batch_size) is not None for fit, effect in known),
+    }
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return round(float(np.median(values)), 4) if values else None
+
+
+def limits_tables(frame: pd.DataFrame) -> dict[str, str]:
+    rows = [
+        [
+            *cells,
+            *(f"{group[name].mean():.2f}" for name in ("before", "after")),
+            f"{group['true'].iloc[0]:.2f}",
+            f"{group['factor'].mean():.2f}",
+            *(share(total[name], total["curves"]) for name in ("covered", "notes", "located")),
+        ]
+        for cells, group, total in groups(frame, ["surface", "noise", "dimensions"])
     ]
-    return render(keep("searches", run(count, blocks, "searches", processes)))
-
-
-BY = ["dimensions", "trials", "noise"]
-
-
-def render(frame: pd.DataFrame) -> str:
-    """The section's Markdown from its counts."""
-    covered, ratios = [], []
-    for key, group in frame.groupby(BY, sort=False):
-        total, cells = group.sum(numeric_only=True), named(BY, key)
-        covered.append(
-            [
-                *cells,
-                f"{100 * group['scatter'].mean():.1f} %",
-                *coverage_cells(total),
-            ]
-        )
-        ratios.append(
-            [
-                *cells,
-                *(
-                    f"{number(group[f'true:{name}'].iloc[0])} · {group[f'ratio:{name}'].mean():.2f}"
-                    for name in QUANTITIES
-                ),
-                share(total["level"], total["curves"]),
-                share(total["censored"], total["curves"] * len(surfaces.SIZES)),
-            ]
-        )
-    head = ["dimensions", "N", "seed noise"]
-    regimes = ["both ends level", "points censored"]
-    return paragraphs(
-        _introduction(),
-        table([*head, "scatter", *SHORT.values()], covered),
-        "The truth · the median of the estimates over it; curves whose ends are level and censored "
-        "points in per cent:",
-        table([*head, *SHORT.values(), *regimes], ratios),
-    )
-
-
-def _introduction() -> str:
-    return f"""A sweep searches {len(surfaces.SIZES)} batch sizes, 1 to {surfaces.SIZES[-1]:,}, each
-by the first N feasible points of its own scrambled Sobol sequence, on the surface of
-`validation/surface.py`: a bowl in the unit cube about a best learning rate that moves with the
-batch size. The budget ends a trial at {surfaces.BUDGET:g} times the bottom of the bowl; learning
-rates far above the best diverge; every trial has a seed's noise. Trials are looked at on a grid of
-ratio {surfaces.RATIO:g} and dominated past X(4), and go through `analysis.curves` like a sweep's
-own. The truth is read off the median best of N over {surfaces.FRESH:,} fresh searches at each batch
-size, over the tested range. A row is {SWEEPS * BLOCKS_EACH} sweeps; *scatter* is the median noise
-that the fit takes for a point, most of it the searches' luck. Coverage in per cent, in brackets the
-share of intervals with an open end.
-"""
+    head = ["steps rise with", "seed noise", "tuned dimensions", "critical batch size before",
+            "after", "true factor", "estimated", "covered", "notes", "located"]  # fmt: skip
+    return {"limits": table(head, rows)}

@@ -1,4 +1,4 @@
-"""Table: does ``batchscale techniques`` call things different that are not?
+"""Does ``batchscale techniques`` call things different that are not?
 
 Each table has a plain curve and five techniques, analysed as ``analysis.techniques`` does it: the
 ratios of four quantities to the plain curve's, their p-values, corrected for the table's twenty
@@ -9,6 +9,7 @@ examples, and over the tested range, where its plateau is not quite reached, 4 %
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,39 +25,40 @@ from analysis.fit.regimes import Regimes, regimes
 from analysis.techniques.corrections import corrected, named
 from analysis.techniques.p_values import LEVELS, p_value
 from analysis.techniques.table import RATIOS
-from validation.page import keep, paragraphs, share, table
-from validation.simulate import Cell, doubling, true_value
-from validation.tally import LEVEL, TOLERANCE, run
-from validation.tally import named as cells
+from validation.exact import quantities
+from validation.harness import LEVEL, TOLERANCE, Counts, groups
+from validation.page import share, table
 
 TECHNIQUES = 5
-TABLES = 100
-"""Tables of a block."""
 KINDS = ("equal", "double")
-NOISES = (0.03, 0.10)
-SEED = 2036
-SIZES = doubling(11)
+SIZES = tuple(2.0**i for i in range(11))
 CRITICAL = 40.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
+class Tables:
     """Tables of one kind and noise."""
 
     kind: str
     noise: float
-    tables: int = TABLES
 
 
-def blocks(tables: int = TABLES) -> tuple[Block, ...]:
-    return tuple(Block(kind=k, noise=n, tables=tables) for k in KINDS for n in NOISES)
+def key(cell: Tables) -> Counts:
+    return {"kind": cell.kind, "noise": cell.noise}
 
 
-def draw(block: Block, rng: np.random.Generator) -> Array:
-    """Log steps of a table's curves at ``SIZES``, the plain one first: (6, n)."""
+def seed(cell: Tables) -> list[int]:
+    return [2036, KINDS.index(cell.kind), round(1000 * cell.noise)]
+
+
+def simulate(
+    cell: Tables, true: dict[str, float], rng: np.random.Generator, tables: int
+) -> list[tuple[Array, dict[str, float]]]:
+    """Log steps of each table's curves at ``SIZES``, the plain one first, (6, n), and the true
+    ratios of the first technique."""
     x = np.log(SIZES)
-    y = np.stack([knee(x, theta(1000.0, size)) for size in criticals(block.kind)])
-    return y + rng.normal(0.0, block.noise, y.shape)
+    y = np.stack([knee(x, theta(1000.0, size)) for size in criticals(cell.kind)])
+    return [(y + rng.normal(0.0, cell.noise, y.shape), true) for _ in range(tables)]
 
 
 def criticals(kind: str) -> list[float]:
@@ -65,6 +67,9 @@ def criticals(kind: str) -> list[float]:
     if kind == "double":
         sizes[1] *= 2
     return sizes
+
+
+Compared = tuple[list[dict[str, Ends]], list[dict[str, float]]]
 
 
 def located(y: Array) -> list[Regimes]:
@@ -79,7 +84,12 @@ def located(y: Array) -> list[Regimes]:
     return made
 
 
-def p_values_of(y: Array) -> tuple[list[dict[str, Ends]], list[dict[str, float]]]:
+def compared(made: Sequence[Array]) -> list[Compared]:
+    """``p_values_of`` each table."""
+    return [p_values_of(y) for y in made]
+
+
+def p_values_of(y: Array) -> Compared:
     """The ratios of each technique of a table to the plain curve at ``LEVEL``, (1,) each, and the
     p-values of those whose interval leaves out 1; 1 for the others, which no correction makes
     smaller than 0.1."""
@@ -94,14 +104,12 @@ def p_values_of(y: Array) -> tuple[list[dict[str, Ends]], list[dict[str, float]]
     return ratios, p_values
 
 
-def count(block: Block) -> dict[str, object]:
-    """A row of counts; the seed depends on the block alone."""
-    rng = np.random.default_rng([SEED, KINDS.index(block.kind), round(1000 * block.noise)])
-    true = true_ratios(block.kind)
+def count(_: Tables, estimates: Sequence[Compared], truths: Sequence[dict[str, float]]) -> Counts:
+    """Tables with a false claim, intervals that cover, and claims on the first technique."""
+    true = truths[0]
     false = false_uncorrected = 0
     by_quantity = {f"{name}_{what}": 0 for name in RATIOS for what in ("covered", "clear")}
-    for _ in range(block.tables):
-        ratios, p_values = p_values_of(draw(block, rng))
+    for ratios, p_values in estimates:
         pairs = [(i, name) for i in range(TECHNIQUES) for name in RATIOS]
         listed = [p_values[i][name] for i, name in pairs]
         wrong = wrong_uncorrected = False
@@ -118,60 +126,39 @@ def count(block: Block) -> dict[str, object]:
                 wrong_uncorrected |= p <= 1 - LEVEL
         false += wrong
         false_uncorrected += wrong_uncorrected
-    return {
-        "kind": block.kind,
-        "noise": block.noise,
-        "tables": block.tables,
-        "false": false,
-        "false_uncorrected": false_uncorrected,
-        **by_quantity,
-    }
+    wrongs = {"false": false, "false_uncorrected": false_uncorrected}
+    return {"tables": len(estimates), **wrongs, **by_quantity}
 
 
-def true_ratios(kind: str) -> dict[str, float]:
+def true_ratios(cell: Tables) -> dict[str, float]:
     """The logarithm of each true ratio of the first technique."""
-    plain, first = (Cell(batch_sizes=SIZES, critical=size) for size in criticals(kind)[:2])
-    apart = {n: true_value(first, n, TOLERANCE) - true_value(plain, n, TOLERANCE) for n in RATIOS}
+    first, last = float(np.log(SIZES[0])), float(np.log(SIZES[-1]))
+    curves = [theta(1000.0, size) for size in criticals(cell.kind)[:2]]
+    plain, other = (
+        quantities(lambda x, curve=curve: knee(x, curve), first, last, TOLERANCE)  # type: ignore[misc]
+        for curve in curves
+    )
+    apart = {name: other[name] - plain[name] for name in RATIOS}
     return {name: value if abs(value) > 1e-9 else 0.0 for name, value in apart.items()}
 
 
-def section(processes: int | None, tables: int = TABLES) -> str:
-    return render(keep("techniques", run(count, blocks(tables), "techniques", processes)))
-
-
-def render(frame: pd.DataFrame) -> str:
-    """The section's Markdown from its counts."""
+def tables(frame: pd.DataFrame) -> dict[str, str]:
     rows = []
-    for row in frame.to_dict("records"):
-        ratios = TECHNIQUES * row["tables"]
-        first = [share(row[f"{name}_clear"], row["tables"]) for name in RATIOS]
+    for cells, group, total in groups(frame, ["kind", "noise"]):
+        count = total["tables"]
+        claimed = [share(total[f"{name}_clear"], count) for name in RATIOS]
         rows.append(
             [
-                *cells(["kind", "noise"], (row["kind"], row["noise"])),
-                row["tables"],
-                share(row["false"], row["tables"]),
-                share(row["false_uncorrected"], row["tables"]),
-                *(share(row[f"{name}_covered"], ratios) for name in RATIOS),
-                *(first if row["kind"] == "double" else ["–"] * len(RATIOS)),
+                *cells,
+                group["tables"].sum(),
+                *(share(total[name], count) for name in ("false", "false_uncorrected")),
+                *(share(total[f"{name}_covered"], TECHNIQUES * count) for name in RATIOS),
+                *(claimed if cells[0] == "double" else ["–"] * len(RATIOS)),
             ]
         )
     short = ("critical", "perfect", "steps", "examples")
     head = ["tables", "noise", "N", "any false", "uncorrected"]
     head += [f"covers {name}" for name in short] + [f"claims {name}" for name in short]
     wrong = share(frame["false"].sum(), frame["tables"].sum())
-    return paragraphs(
-        _INTRODUCTION,
-        table(head, rows),
-        f"After the correction {wrong} % of the tables have a false claim; 10 % are allowed.",
-    )
-
-
-_INTRODUCTION = """Tables of `batchscale techniques`: a plain curve and five techniques at eleven
-doublings of the batch size, knees of bend 1 at batch size 40. In *equal* tables nothing differs; in
-*double* tables the first technique's knee is at 80, so that over the tested range its critical
-batch size is 1.90 times, and its least steps are 1.04 times the plain ones. In per cent: tables
-with any false claim at p ≤ 0.1, corrected for their twenty ratios by Holm's method, and
-uncorrected; 90 % intervals of the ratios that contain the true one; and the *double* tables that
-claim, after the correction, that the first technique differs.
-`python -m validation techniques --tables N` makes N tables of each kind.
-"""
+    said = f"After the correction {wrong} % of the tables have a false claim; 10 % are allowed."
+    return {"techniques": f"{table(head, rows)}\n{said}"}

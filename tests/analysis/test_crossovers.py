@@ -14,8 +14,9 @@ from analysis.fit.knee import log_steps, theta
 from batchscale.output import regime_table
 from results.errors import ResultsError
 from tests.analysis.legible import faults
-from validation import crossovers as simulated
 from validation import nqm
+from validation.crossovers import Pairs
+from validation.scenarios import BY_NAME
 
 Plain = Callable[..., Curve]
 SIZES = [2**i for i in range(3, 13)]
@@ -152,7 +153,7 @@ def test_the_figure_marks_the_crossover(plain_curve: Plain) -> None:
 @pytest.mark.slow
 def test_few_crossovers_are_false_and_intervals_cover() -> None:
     rows = {
-        kind: simulated.count(simulated.Block(kind=kind, noise=0.05, curves=25))
+        kind: BY_NAME["crossovers"].row(Pairs(kind=kind, noise=0.05), replicates=25)
         for kind in ("identical", "parallel", "crossing")
     }
     assert rows["identical"]["claimed"] + rows["parallel"]["claimed"] <= 3  # type: ignore[operator]

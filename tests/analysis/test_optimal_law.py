@@ -8,8 +8,8 @@ import pytest
 from analysis.curves.final_losses import FinalLoss, FinalLosses
 from analysis.fit.budgets import law, parabolas
 from analysis.fit.optimal_batch import optimal_batch
-from validation import budgets as simulated
-from validation.page import PAGE, kept, sections
+from validation.page import kept
+from validation.scenarios import BY_NAME
 
 SIZES = np.log(2.0) * np.arange(4, 12)
 BUDGETS = np.log(2.0) * np.arange(18, 25)
@@ -133,10 +133,8 @@ def test_off_the_law_the_intervals_are_wider() -> None:
     assert widths[1] > 5 * widths[0]
 
 
-def test_the_page_has_the_table_of_the_kept_counts_and_laws_cover() -> None:
+def test_simulated_laws_cover() -> None:
     frame = kept("budgets")
-    text = sections(PAGE.read_text(encoding="utf-8"))["budgets"]
-    assert text.strip() == simulated.render(frame).strip()
     clear = frame[frame["noise"] < 1].sum(numeric_only=True)
     assert clear["with_law"] >= 0.97 * clear["laws"]
     assert 0.85 <= clear["exponent"] / clear["with_law"] <= 0.98
@@ -144,7 +142,7 @@ def test_the_page_has_the_table_of_the_kept_counts_and_laws_cover() -> None:
 
 
 def test_a_block_of_the_table_is_analysed_like_a_file() -> None:
-    cell = simulated.CELLS[0]
-    row = simulated.count(simulated.Block(cell=cell, number=0, laws=4))
+    simulated = BY_NAME["budgets"]
+    row = simulated.row(simulated.cells[0], replicates=4)
     assert row["with_law"] == row["laws"] == 4
-    assert row["optima"] == 4 * len(simulated.BUDGETS)
+    assert row["optima"] == 4 * 7  # budgets

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from dataclasses import replace
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.docs.conftest import program
+from validation.page import blocks
+
 ROW = {
     "name": "clip 1",
     "baseline": "sgd",
@@ -28,12 +26,7 @@ SAME = [
 
 @pytest.fixture(scope="module")
 def page() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("measured_page", ROOT / "docs" / "measured.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses ask for it
-    spec.loader.exec_module(module)
+    module: ModuleType = program("measured")
     return module
 
 
@@ -49,15 +42,13 @@ def test_each_claim_has_a_sentence_and_its_query(
         page.Claim(title=where, claim="A claim.", source="own", where=where, baseline="sgd")
         for where in answers
     ]
-    text = page.renewed("# Techniques\n\n## Rules\n", claims)
-    assert text.startswith("# Techniques\n\n## Rules\n\n## Measured\n\n")
+    text = page.text(claims)
+    assert text.startswith("### known\n\nA claim.\n\n")
     assert "- Clip 1 over sgd: critical batch size 3.9 [3.4, 4.6] (p 0.001).\n" in text
     assert "- Clip 1: the ratio of perfect_scaling_until is open above.\n" in text
     assert 'batchscale techniques own --where "known" --baseline sgd\n' in text
     assert text.count("Not measured") == 1
     assert "| the table |" not in text
-    assert page.renewed(text, claims) == text
-    assert page.renewed(text + "\n## Later\n", claims) == text + "\n## Later\n"
 
 
 def test_a_screen_has_its_table_and_names_together_what_does_not_differ(
@@ -65,7 +56,7 @@ def test_a_screen_has_its_table_and_names_together_what_does_not_differ(
 ) -> None:
     monkeypatch.setattr(page, "measured", lambda _: ([ROW, *SAME], "| the table |\n"))
     claim = page.Claim(title="All", claim="A claim.", source="own", where="known", screens=True)
-    text = page.renewed("# Techniques\n", [claim])
+    text = page.text([claim])
     assert "| the table |\n" in text
     assert "- Clip 1 over sgd: critical batch size" in text
     assert "- Ema 0.9, ema 0.99 and dropout 0.1 cannot be distinguished from sgd.\n" in text
@@ -127,9 +118,9 @@ def test_a_published_claim_has_each_ratio_with_its_interval_and_a_verdict(
         "\nOf the claim:\n\n- It is harder (least steps, expected above 1): "
         "prune 0.5 2.0 [1.5, 2.7], p 0.012: *agrees*; prune 0.8 0.93 [0.62, 1.4], p 1: "
         "*not tested*.\n"
-    ) in page.renewed("# Techniques\n", [claim])
+    ) in page.text([claim])
     with pytest.raises(ValueError, match="no row begins with 'ema'"):
-        replace(expected, rows="ema").sentence(rows)
+        expected.model_copy(update={"rows": "ema"}).sentence(rows)
 
 
 def test_how_the_best_trials_repeat_is_one_note_of_a_screen(page: ModuleType) -> None:
@@ -146,7 +137,12 @@ def test_how_the_best_trials_repeat_is_one_note_of_a_screen(page: ModuleType) ->
     assert "take 1.20 to 1.58 times their best trials' steps" in note
 
 
+def test_every_claim_of_the_list_is_a_heading_of_the_page(page: ModuleType) -> None:
+    made = blocks(page.PAGE.read_text(encoding="utf-8"))["measured"]
+    titles = [line.removeprefix("### ") for line in made.splitlines() if line.startswith("### ")]
+    assert titles == [claim.title for claim in page.claims()]
+
+
 @pytest.mark.slow
 def test_the_page_is_as_it_would_be_written(page: ModuleType) -> None:
-    text = page.PAGE.read_text(encoding="utf-8")
-    assert page.renewed(text) == text
+    assert blocks(page.PAGE.read_text(encoding="utf-8"))["measured"] == page.text(page.claims())

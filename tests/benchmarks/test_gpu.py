@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from benchmarks import gpu
-from benchmarks.page import sections, write
+from validation.page import blocks
 from workloads.data import present
 
 
@@ -34,7 +34,7 @@ def test_groups_run_in_small_and_are_not_measured_twice(
     gpu.main(arguments)
     assert capsys.readouterr().out.startswith("wrote")
     with pytest.raises(ValueError, match="ran with --small"):
-        gpu.merge(tmp_path / "gpu.json", ["gpu"], tmp_path / "page.md")
+        gpu.merge(tmp_path / "gpu.json", tmp_path / "page.md")
 
 
 @pytest.mark.slow
@@ -82,17 +82,17 @@ def test_without_a_gpu_nothing_is_measured(
     gpu.main(["--out", str(tmp_path / "none")])
     assert capsys.readouterr().out == "not measured: no GPU\n"
     assert not (tmp_path / "none").exists()
-    assert {row["measured"] for row in gpu.rows()} == {gpu.NOT_MEASURED}
+    assert {row.measured for row in gpu.rows()} == {gpu.NOT_MEASURED}
 
 
 def test_measured_groups_are_merged_into_the_page(tmp_path: Path) -> None:
     page, file = tmp_path / "page.md", tmp_path / "gpu.json"
-    write(["demo", "gpu"], {"demo": "as it was"}, page)
+    page.write_text("# Page\n\n<!-- made: gpu -->\nold\n<!-- end -->\n\nas it was\n")
     rows = {"the demo in this process": "12.0 s"}
     file.write_text(json.dumps({"demo": {"machine": "A GPU.", "small": False, "rows": rows}}))
-    gpu.merge(file, ["demo", "gpu"], page)
-    found = sections(page.read_text())
-    assert found["demo"] == "as it was"
+    gpu.merge(file, page)
+    assert page.read_text().endswith("\n\nas it was\n")
+    found = blocks(page.read_text())
     assert "A GPU. (demo)" in found["gpu"]
     assert "| the demo in this process | 12.0 s | ≤ 20 s |" in found["gpu"]
     assert found["gpu"].count(gpu.NOT_MEASURED) == len(gpu.rows()) - 1

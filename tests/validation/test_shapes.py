@@ -16,17 +16,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analysis.curves.curve import Curve
 from analysis.fit.fitted_points import fitted_points
 from tests.marks import quick
 from validation import exact, shapes, true_shapes
-from validation.page import PAGE, kept, sections
-from validation.shapes import CELLS, CLEAN, TOLERANCE, TWICE, Cell, claims, failures
+from validation.page import PAGE, blocks, kept
+from validation.scenarios import BY_NAME
+from validation.shapes import CLEAN, TOLERANCE, TWICE, Cell, claims, failures
 from validation.true_shapes import PENALIZED, RISING, SHAPES
 
 LOG2 = math.log(2.0)
 ENDS = (0.0, 11 * LOG2)
 REPEATED = ("5 %, repeats", "10 %, repeats")
 SMALL = ("1 %", "2 %", "5 %")
+MOST_FALSE = 0.02
+"""Of the ends that change by more than twice the tolerance, those that are said to be level."""
+SCENARIO = BY_NAME["shapes"]
 
 
 def assert_same(again: Mapping[str, object], row: Mapping[str, object]) -> None:
@@ -64,14 +69,14 @@ def table() -> pd.DataFrame:
     ),
 )
 def test_a_cell_comes_out_again(table: pd.DataFrame, shape: str, noise: str, design: str) -> None:
-    again = shapes.count(Cell(shape=shape, noise=noise, design=design))
+    again = SCENARIO.row(Cell(shape=shape, noise=noise, design=design))
     assert_same(again, row_of(table, shape=shape, noise=noise, design=design))
 
 
 def test_every_cell_is_counted_once(table: pd.DataFrame) -> None:
     counted = list(zip(table["shape"], table["noise"], table["design"], strict=True))
-    assert counted == [(cell.shape, cell.noise, cell.design) for cell in CELLS]
-    assert (table["curves"] == shapes.CURVES).all()
+    assert counted == [(cell.shape, cell.noise, cell.design) for cell in SCENARIO.cells]
+    assert (table["curves"] == SCENARIO.replicates).all()
 
 
 def test_intervals_cover_where_noise_is_small_or_known(table: pd.DataFrame) -> None:
@@ -87,9 +92,9 @@ def test_level_ends_are_seldom_claimed_falsely(table: pd.DataFrame) -> None:
         level, there = claims(row, TWICE)
         assert there > 0
         if noise not in ("20 %", "20 to 3 %"):
-            assert level <= shapes.MOST_FALSE * there, (noise, design)
+            assert level <= MOST_FALSE * there, (noise, design)
     level, there = claims(table, TWICE)
-    assert level <= shapes.MOST_FALSE * there
+    assert level <= MOST_FALSE * there
 
 
 def test_the_price_of_a_clean_knee(table: pd.DataFrame) -> None:
@@ -111,8 +116,9 @@ def test_penalties_and_rises_are_seldom_flagged_falsely(table: pd.DataFrame) -> 
 
 
 def test_the_page_is_what_its_counts_give(table: pd.DataFrame) -> None:
-    text = sections(PAGE.read_text(encoding="utf-8"))["shapes"]
-    assert text == shapes.render(table).strip()
+    made = blocks(PAGE.read_text(encoding="utf-8"))
+    for name, text in shapes.tables(table).items():
+        assert made[name] == text.strip()
 
 
 @settings(max_examples=15)
@@ -169,10 +175,18 @@ def test_shapes_have_neither_a_penalty_nor_a_rise(name: str) -> None:
     assert found.rise < 0.01
 
 
+def draw(cell: Cell, curves: int) -> tuple[list[Curve], np.ndarray]:
+    """Measured curves, and by how much the log steps of each truth are above the cell's, (n,)."""
+    true, rng = shapes.true(cell), np.random.default_rng(shapes.seed(cell))
+    made, truths = zip(*shapes.simulate(cell, true, rng, curves), strict=True)
+    least = true.quantities["min_steps"]
+    return list(made), np.array([each["min_steps"] - least for each in truths])
+
+
 def logs_of(noise: str, design: str = "twelve", curves: int = 400) -> np.ndarray:
     """How far the fitted points lie off the truth, (curves, n)."""
-    cell = Cell(shape="knee of bend 1", noise=noise, design=design, curves=curves)
-    made, above = shapes.draw(cell)
+    cell = Cell(shape="knee of bend 1", noise=noise, design=design)
+    made, above = draw(cell, curves)
     points = np.array([fitted_points(curve).y for curve in made])
     return np.asarray(points - cell.steps(cell.x) - above[:, None])
 
@@ -194,7 +208,7 @@ def test_neighbours_are_correlated() -> None:
 
 def test_what_is_known_of_the_noise() -> None:
     def variances(noise: str) -> np.ndarray:
-        made, _ = shapes.draw(Cell(shape="knee of bend 1", noise=noise, design="eight", curves=50))
+        made, _ = draw(Cell(shape="knee of bend 1", noise=noise, design="eight"), 50)
         return np.array([fitted_points(curve).variance for curve in made])
 
     assert (variances("5 %") == 0).all()
@@ -205,8 +219,7 @@ def test_what_is_known_of_the_noise() -> None:
 
 
 def test_whole_steps_are_whole_and_without_bias() -> None:
-    cell = Cell(shape="knee of bend 1", noise="6 steps", design="twelve", curves=400)
-    made, _ = shapes.draw(cell)
+    made, _ = draw(Cell(shape="knee of bend 1", noise="6 steps", design="twelve"), 400)
     steps = np.array([[point.steps for point in curve.points] for curve in made], dtype=float)
     assert (steps == np.rint(steps)).all()
     assert 6 <= np.median(steps[:, -1]) <= 7
@@ -216,13 +229,11 @@ def test_whole_steps_are_whole_and_without_bias() -> None:
 
 
 def test_a_cell_is_its_name_alone() -> None:
-    cell = Cell(shape="power -0.8", noise="5 %", design="four", curves=3)
-    first, again = (
-        [fitted_points(curve).y.tolist() for curve in shapes.draw(cell)[0]] for _ in range(2)
-    )
+    cell = Cell(shape="power -0.8", noise="5 %", design="four")
+    first, again = ([fitted_points(curve).y.tolist() for curve in draw(cell, 3)[0]] for _ in "ab")
     assert first == again
-    other = Cell(shape="power -0.95", noise="5 %", design="four", curves=3)
-    assert shapes.draw(other)[0] != shapes.draw(cell)[0]
+    other = Cell(shape="power -0.95", noise="5 %", design="four")
+    assert draw(other, 3)[0] != draw(cell, 3)[0]
 
 
 def test_claims_count_ends_between_two_changes() -> None:

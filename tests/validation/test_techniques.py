@@ -12,12 +12,15 @@ from analysis.figure_data import FigureData
 from analysis.techniques.table import table
 from validation import techniques
 from validation.page import kept
-from validation.techniques import Block, count, draw, p_values_of, true_ratios
+from validation.scenarios import BY_NAME
+from validation.techniques import Tables, p_values_of, true_ratios
+
+EQUAL, DOUBLE = (Tables(kind=kind, noise=0.03) for kind in techniques.KINDS)
 
 
 def test_the_true_ratios() -> None:
-    assert true_ratios("equal") == dict.fromkeys(true_ratios("equal"), 0.0)
-    double = true_ratios("double")
+    assert true_ratios(EQUAL) == dict.fromkeys(true_ratios(EQUAL), 0.0)
+    double = true_ratios(DOUBLE)
     # Over the tested range, 1 to 1,024: S = 1000 (1 + B_crit/B), B_crit 40 and 80.
     steps, examples = (1 + 80 / 1024) / (1 + 40 / 1024), (1 + 80) / (1 + 40)
     assert double["min_steps"] == pytest.approx(np.log(steps))
@@ -32,7 +35,7 @@ def test_what_was_counted_is_within_what_is_claimed() -> None:
     tables = counts["tables"].sum()
     # One-sided, at three deviations of a share of 10 %.
     assert counts["false"].sum() / tables < 0.1 + 3 * np.sqrt(0.09 / tables)
-    for name in true_ratios("equal"):
+    for name in true_ratios(EQUAL):
         covered = counts[f"{name}_covered"].sum() / (techniques.TECHNIQUES * tables)
         assert covered > 0.85, name
     double = counts[(counts["kind"] == "double") & (counts["noise"] == counts["noise"].min())]
@@ -41,8 +44,8 @@ def test_what_was_counted_is_within_what_is_claimed() -> None:
 
 @pytest.mark.slow
 def test_a_quick_run() -> None:
-    counts: dict[str, Any] = count(Block(kind="double", noise=0.03, tables=2))
-    assert counts == count(Block(kind="double", noise=0.03, tables=2))
+    counts: dict[str, Any] = BY_NAME["techniques"].row(DOUBLE, replicates=2)
+    assert counts == BY_NAME["techniques"].row(DOUBLE, replicates=2)
     assert counts["critical_batch_size_clear"] == counts["min_examples_clear"] == 2
     assert counts["min_steps_covered"] > 5
     assert counts["false"] <= 1
@@ -50,7 +53,7 @@ def test_a_quick_run() -> None:
 
 @pytest.mark.slow
 def test_it_analyses_as_the_command_does(plain_curve) -> None:
-    y = draw(Block(kind="double", noise=0.03), np.random.default_rng(1))
+    ((y, _),) = techniques.simulate(DOUBLE, {}, np.random.default_rng(1), 1)
     curves: list[Curve] = [
         plain_curve(
             np.array(techniques.SIZES), np.exp(steps), label=f"t{i}",

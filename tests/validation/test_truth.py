@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,11 @@ from analysis.fit.interval import QUANTITIES
 from analysis.fit.locate import locate
 from tests.validation.test_shapes import assert_same, row_of
 from validation import __main__ as command
-from validation import exact, page, searches, surface
+from validation import exact, harness, page, searches, surface
+from validation.harness import Scenario, bounded, covers, tally
+from validation.scenarios import BY_NAME, DIMENSIONS, NARROWING, SCENARIOS
+from validation.searches import Searches
 from validation.surface import Surface, search, sweep, train
-from validation.tally import bounded, covers, run, tally
 
 LOG2 = math.log(2.0)
 SURFACE = Surface(dimensions=2, noise=0.05)
@@ -55,16 +58,28 @@ def test_counts_add_up() -> None:
 
 @pytest.mark.slow
 def test_a_block_of_searches_comes_out_again() -> None:
-    cell = searches.Cell(dimensions=2, trials=16, noise=0.05)
+    cell = Searches(surface=SURFACE, trials=16)
     where = {"dimensions": 2, "trials": 16, "noise": 0.05, "block": 3}
     row = row_of(page.kept("searches"), **where)
     truth = {name: float(np.log(float(str(row[f"true:{name}"])))) for name in QUANTITIES}
-    assert_same(searches.count(searches.Block(cell=cell, number=3, truth=truth)), row)
+    assert_same(BY_NAME["searches"].row(cell, truth, 3), row)
 
 
-def test_the_page_is_what_the_counts_of_searches_give() -> None:
-    text = page.sections(page.PAGE.read_text(encoding="utf-8"))["searches"]
-    assert text == searches.render(page.kept("searches")).strip()
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
+def test_the_page_is_what_the_counts_give(scenario: Scenario) -> None:
+    made = page.blocks(page.PAGE.read_text(encoding="utf-8"))
+    for name, text in scenario.tables(page.kept(scenario.name)).items():
+        assert made[name] == text.strip()
+
+
+def test_every_scenario_has_its_counts() -> None:
+    """A row a block of each cell, in order, and as many replicates as it says."""
+    for scenario in SCENARIOS:
+        keys = [scenario.key(cell) for cell in scenario.cells for _ in range(scenario.blocks)]
+        frame = page.kept(scenario.name)
+        assert frame[list(keys[0])].to_dict("records") == keys
+        (column,) = {"curves", "tables", "laws"} & set(frame)
+        assert (frame[column] == scenario.replicates).all()
 
 
 def point_estimates(frame: pd.DataFrame) -> list[tuple[object, ...]]:
@@ -100,11 +115,12 @@ def test_a_search_has_n_feasible_trials_and_looks_are_the_sweeps() -> None:
 
 
 def test_searches_are_located_as_regimes_says_of_each() -> None:
-    cell = searches.Cell(dimensions=3, trials=16, noise=0.05)
-    made, located = searches.measured(cell, 0, 1)
-    one = regimes(made[0])
+    cell = Searches(surface=Surface(dimensions=3, noise=0.05), trials=16)
+    ((curve, _),) = searches.simulate(cell, None, np.random.default_rng(0), 1)
+    ((_, located),) = searches.located([curve])
+    one = regimes(curve)
     for name in QUANTITIES:
-        ends = [None if np.isnan(end) else np.exp(end) for end in located[0].ends(name, 0.9)]
+        ends = [None if np.isnan(end) else np.exp(end) for end in located.ends(name, 0.9)]
         assert list(getattr(one, name).to_dict().values()) == pytest.approx(ends)
 
 
@@ -118,28 +134,12 @@ def test_the_median_search_without_noise_is_the_least_excess() -> None:
     assert found == pytest.approx(true, abs=0.01)
 
 
-def test_work_comes_back_in_order_from_any_number_of_processes() -> None:
-    tasks = [3, 1, 4, 1, 5]
-    one, two = (run(math.factorial, tasks, "", processes) for processes in (1, 2))
-    assert one == two == [6, 1, 24, 1, 120]
-
-
-def test_a_part_renews_its_own_section(tmp_path: Path) -> None:
-    at = tmp_path / "page.md"
-    page.write(["a", "b"], {"b": "old"}, at)
-    page.write(["a", "b"], {"a": "first"}, at)
-    page.write(["a", "b"], {"b": "new"}, at)
-    text = at.read_text(encoding="utf-8")
-    assert page.sections(text) == {"a": "first", "b": "new"}
-    assert text.startswith(page.HEAD)
-    assert text.index("## a") < text.index("## b")
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["shaps"], "unknown part 'shaps'; known: shapes, searches, limits"),
         (["--processes", "0"], "--processes 0 is below 1"),
+        (["--replicates", "0"], "--replicates 0 is below 1"),
     ],
 )
 def test_wrong_arguments_are_named(
@@ -149,3 +149,72 @@ def test_wrong_arguments_are_named(
         command.main(arguments)
     assert stopped.value.code == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_scenario_is_counted_on_any_number_of_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counts and tables are renewed, and they are those of one row after the other."""
+    budgets = BY_NAME["budgets"]
+    small = replace(budgets, cells=budgets.cells[:2])
+    (tmp_path / "truth.md").write_text("<!-- made: budgets -->\n<!-- end -->\n")
+    for module in (page, harness):
+        monkeypatch.setattr(module, "PAGE", tmp_path / "truth.md")
+    small.run(processes=2, replicates=1)
+    rows = [small.row(cell, None, block, 1) for cell in small.cells for block in range(2)]
+    assert page.kept("budgets").to_dict("records") == rows
+    made = page.blocks((tmp_path / "truth.md").read_text())
+    assert made["budgets"].count("| parabola |") == 2
+
+
+def test_what_is_lost_in_a_search_comes_back_and_nothing_else_does() -> None:
+    seen = 0
+    by = ["surface", "noise", "dimensions"]
+    for (kind, noise, tuned), group in page.kept("limits").groupby(by):
+        mean = {name: float(group[name].mean()) for name in ("before", "after", "factor")}
+        count, covered, notes = (int(group[n].sum()) for n in ("curves", "covered", "notes"))
+        if kind == "distance²":
+            seen += 1
+            before, after = (abs(np.log(mean[name])) for name in ("before", "after"))
+            assert after < max(before, 0.03), (noise, tuned)
+            assert tuned in (1, 2) or covered >= 0.6 * count
+        elif kind == "distance², not narrowing":
+            seen += 1
+            assert abs(np.log(mean["factor"])) < 0.08
+            assert notes <= 0.1 * count
+    assert seen == 3 * len(DIMENSIONS)
+
+
+def limited(dimensions: int, narrowing: float = NARROWING) -> Searches:
+    surface = Surface(dimensions=dimensions, noise=0.2, narrowing=narrowing)
+    return Searches(surface=surface, trials=64, multiple=30.0, described=True)
+
+
+def test_the_bowl_narrows_and_has_its_power() -> None:
+    far, near = np.log(1e9), np.log(1e-9)
+    for power in (1.0, 2.0, 4.0):
+        ratios = []
+        for x, centre in ((near, [0.3, 0.45]), (far, [0.6, 0.55])):
+            u = np.array(centre) + np.array([[0.0, 0.1], [0.0, 0.2]])
+            once, twice = surface.excess(u, np.array(x), narrowing=1.0, power=power)[0]
+            assert twice / once == pytest.approx(2**power, rel=1e-5)
+            ratios.append(once)
+        assert ratios[1] / ratios[0] == pytest.approx(2, rel=1e-5)
+        edge = np.array([0.3, 0.45 + 0.25])
+        found = surface.excess(edge, np.array(near), power=power)[0]
+        assert found == pytest.approx(0.75, rel=1e-5)
+
+
+def test_the_loss_is_that_of_the_best_points_critical_batch_size() -> None:
+    losses = [searches.loss(limited(d), 64) for d in (1, 4)]
+    assert 1 < losses[0] < 1.3 < 1.6 < losses[1] < 3
+    assert searches.loss(limited(3, narrowing=0.0), 64) == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.slow
+def test_a_block_of_limits_comes_out_again() -> None:
+    """Three dimensions: of a third that is lost, most comes back."""
+    row = row_of(page.kept("limits"), surface="distance²", noise=0.2, dimensions=3, block=0)
+    assert_same(BY_NAME["limits"].row(limited(3), row["true"], 0), row)
+    assert row["before"] < 0.85
+    assert abs(np.log(row["after"])) < 0.6 * abs(np.log(row["before"]))
