@@ -45,16 +45,16 @@ class SleepingMailbox(Mailbox):
 
     def begin(self, pack: str) -> int:
         """A worker has the pack; how many trials it has."""
-        job = self.get(pack)
+        assignment = super().ask(pack)
         self._times[pack] = [time.monotonic()]
-        self.post(job.begun("module"))
-        self.post(job.progress(25, 25, (0.5,)))
-        return len(job.wanted)
+        self.post(assignment.begun("module"))
+        self.post(assignment.progress(25, 25, (0.5,)))
+        return len(assignment.wanted)
 
-    def ask(self, pack: str, step: int) -> bool:
+    def progressed(self, pack: str, step: int) -> bool:
         """Progress of a pack; whether it is to stop."""
-        self.post(self._jobs[pack].progress(step, step, (0.5,) * 16))
-        return self.control(pack).stop
+        self.post(self._assignments[pack].progress(step, step, (0.5,) * 16))
+        return self._stop
 
     def end(self, pack: str, pid: int, memory: dict[str, int]) -> None:
         """The pack's trials have ended: one in its target, the others at their budgets.
@@ -63,23 +63,23 @@ class SleepingMailbox(Mailbox):
         """
         self._times[pack].append(time.monotonic())
         self._memory[pid] = memory
-        job = self._jobs[pack]
-        steps = job.pack.study.budget_steps
+        assignment = self._assignments[pack]
+        steps = assignment.pack.study.budget_steps
         outcomes = tuple(
             Outcome(
                 trial=trial,
                 status="COMPLETE",
                 stop_reason="budget" if number else "target",
                 steps_run=steps,
-                examples_run=steps * job.pack.study.batch_size,
+                examples_run=steps * assignment.pack.study.batch_size,
                 steps_to_target=None if number else steps,
                 train_seconds=1.0,
             )
-            for number, trial in enumerate(sorted(job.wanted))
+            for number, trial in enumerate(sorted(assignment.wanted))
         )
-        self.post(job.ended(outcomes))
-        self.post(job.ended(outcomes, pack))
-        self.post(job.over("done"))
+        self.post(assignment.ended(outcomes))
+        self.post(assignment.ended(outcomes, pack))
+        self.post(assignment.over("done"))
 
     def measured(self) -> tuple[dict[str, list[float]], dict[int, dict[str, int]]]:
         """When packs began and ended, and the memory of the processes that trained them."""
@@ -109,7 +109,7 @@ class SleepingTune(RayTune):
             while (left := until - time.monotonic()) > 0:
                 time.sleep(min(left, ask))
                 step += 1
-                if ray.get(mailbox.ask.remote(pack, step)):
+                if ray.get(mailbox.progressed.remote(pack, step)):
                     return
             with open("/proc/self/smaps_rollup") as file:
                 rows = [line.split() for line in file.readlines()[1:]]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from experiments.execution.ledger import Ledger
 from experiments.execution.watchdog import Watchdog
-from experiments.scheduling.messages import Channel, Job
+from experiments.scheduling.messages import Assignment, Channel
 from results.errors import ResultsError
 
 
@@ -52,7 +52,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        job: Job,
+        assignment: Assignment,
         ledger: Ledger,
         channel: Channel,
         pace: Pace,
@@ -65,21 +65,21 @@ class Heartbeat:
             leave: called where training cannot be interrupted; it does not return.
         """
         self._watchdog, self._leave = watchdog, leave
-        self._job, self._ledger, self._channel, self._pace = job, ledger, channel, pace
+        self._ledger, self._channel, self._pace = ledger, channel, pace
         self._position, self._reported = position, 0
         self._closed = threading.Event()
-        self.control = channel.control(job.pack.id)
-        """The last control of the driver."""
+        self.assignment = channel.ask(assignment)
+        """As the driver last had it."""
         self.lost = False
         """Whether the claim is lost."""
         self.error: ResultsError | None = None
         self._thread = threading.Thread(
-            target=self._beat, name=f"heartbeat {job.pack.id}", daemon=True
+            target=self._beat, name=f"heartbeat {assignment.pack.id}", daemon=True
         )
         self._thread.start()
 
     def stop_requested(self) -> bool:
-        return self.lost or self.error is not None or self.control.stop
+        return self.lost or self.error is not None or self.assignment.stop
 
     def close(self) -> None:
         self._closed.set()
@@ -90,14 +90,14 @@ class Heartbeat:
         at = self._position()
         if at.steps != self._reported:
             self._reported = at.steps
-            self._channel.send(self._job.progress(at.step, at.steps, at.values.values()))
+            self._channel.send(self.assignment.progress(at.step, at.steps, at.values.values()))
         return at
 
     def _beat(self) -> None:
         renewed = time.monotonic()
         beat, cut = renewed, 0.0
         while not self._closed.wait(self._pace.ask):
-            self.control = self._channel.control(self._job.pack.id)
+            self.assignment = self._channel.ask(self.assignment)
             seconds, beat = time.monotonic() - beat, time.monotonic()
             if self._watchdog.beat(seconds, stop=self.stop_requested()):
                 self._watchdog.interrupt()
@@ -109,6 +109,8 @@ class Heartbeat:
                 renewed = time.monotonic()
                 progress = {trial: (at.step, value) for trial, value in at.values.items()}
                 try:
-                    self.lost = self.lost or not self._ledger.renew(self._job.pack.id, progress)
+                    self.lost = self.lost or not self._ledger.renew(
+                        self.assignment.pack.id, progress
+                    )
                 except ResultsError as error:  # raised where the training is
                     self.error = error

@@ -36,11 +36,12 @@ OF_A_USER = '''
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from experiments.execution.executors.base import Executor
 from experiments.execution.ledger import Ledger
 from experiments.execution.worker import run_pack
-from experiments.scheduling.messages import Channel, Control
+from experiments.scheduling.messages import Channel
 
 
 class Threads(Executor):
@@ -52,17 +53,18 @@ class Threads(Executor):
         return self
 
     def run(self, dispatcher, stop, poll):
-        def control(pack):
-            return Control(stop=bool(stop) or dispatcher.stopped)
+        def ask(before):
+            now = dispatcher.assigned(before)
+            return replace(now, stop=now.stop or bool(stop))
 
         def work(_):
             ledger = Ledger(self.context.location)
-            channel = Channel(send=dispatcher.receive, control=control)
-            while not stop and (job := dispatcher.next()) is not None:
-                if job == "wait":
+            channel = Channel(send=dispatcher.receive, ask=ask)
+            while not stop and (answer := dispatcher.next()) is not None:
+                if answer == "wait":
                     time.sleep(0.01)
                 else:
-                    run_pack(job, ledger, channel, trainer=self.context.trainer)
+                    run_pack(answer, ledger, channel, trainer=self.context.trainer)
 
         with ThreadPoolExecutor(self.slots) as threads:
             list(threads.map(work, range(self.slots)))

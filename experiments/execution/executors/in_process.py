@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -17,7 +18,7 @@ from experiments.execution.signals import Stop
 from experiments.execution.worker import run_pack
 from experiments.plan import Layout
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.messages import Channel, Control, Job, More
+from experiments.scheduling.messages import Assignment, Channel
 from experiments.training.threads import single_thread
 from results.errors import ResultsError
 from results.run_state import processes
@@ -63,11 +64,12 @@ class InProcessPool:
 
     def run(self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]) -> None:
         queue = _PackQueue(dispatcher, stop, poll)
-        while (job := queue.next()) is not None:
-            study = job.pack.study
+        while (assignment := queue.next()) is not None:
+            study = assignment.pack.study
             trials = f"{study.optimizer_label}, batch size {study.batch_size}"
+            how: Any = {"trainer": self._trainer, "pace": self._pace}
             with single_thread(), saying_exits(trials):
-                run_pack(job, self._ledger, queue.channel, trainer=self._trainer, pace=self._pace)
+                run_pack(assignment, self._ledger, queue.channel, **how)
             queue.check()
 
 
@@ -76,29 +78,22 @@ class _PackQueue:
 
     def __init__(self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]) -> None:
         self._dispatcher, self._stop, self._poll = dispatcher, stop, poll
-        self._hits: dict[str, tuple[int, ...]] = {}
-        self._more: dict[str, list[More]] = defaultdict(list)
-        dispatcher.share = self._hits.__setitem__
-        dispatcher.give = lambda pack, trials: self._more[pack].append(trials)
         self._errors: list[ResultsError] = []
         self._polled, self._polling = time.monotonic(), threading.Lock()
-        self.channel = Channel(send=dispatcher.receive, control=self._control)
+        self.channel = Channel(send=dispatcher.receive, ask=self._ask)
 
-    def next(self) -> Job | None:
+    def next(self) -> Assignment | None:
         """The next pack, once there is one; ``None``: no more, or the sweep is stopped."""
         while not self._stop:
-            job = self._dispatcher.next()
-            if job != "wait":
-                if job is not None:
-                    self._hits.pop(job.pack.id, None)
-                    self._more.pop(job.pack.id, None)
-                return job
+            answer = self._dispatcher.next()
+            if answer != "wait":
+                return answer
             time.sleep(POLL_SECONDS)
             self._poll()
         return None
 
-    def _control(self, pack: str) -> Control:
-        """Polled beside the training, about twice a second."""
+    def _ask(self, before: Assignment) -> Assignment:
+        """Called beside the training, about twice a second."""
         with self._polling:
             if time.monotonic() - self._polled >= POLL_SECONDS:
                 try:
@@ -107,8 +102,8 @@ class _PackQueue:
                     self._errors.append(error)
                     self._dispatcher.stop()
                 self._polled = time.monotonic()
-        ends = bool(self._stop) or self._dispatcher.stopped
-        return Control(stop=ends, hits=self._hits.get(pack, ()), more=tuple(self._more[pack]))
+        now = self._dispatcher.assigned(before)
+        return replace(now, stop=now.stop or bool(self._stop))
 
     def check(self) -> None:
         """

@@ -12,7 +12,7 @@ from ray.tune.search import Searcher
 
 from experiments.execution.signals import Stop
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.messages import Failure, Job, Over
+from experiments.scheduling.messages import Assignment, Failure, Over
 
 _FORGET_STEPS, _FORGET_FROM = 50, 200
 
@@ -22,7 +22,7 @@ class PackSearcher(Searcher):
     results. Tune's own state is not used: the dispatcher decides from the dataset.
 
     Args:
-        send: puts a job into the mailbox of its worker.
+        send: puts an assignment into the mailbox of its worker.
         drain: takes in all messages of the workers.
         slots: how many packs can be out.
         limit: after so many it ends, since Tune's bookkeeping grows with their number.
@@ -36,7 +36,7 @@ class PackSearcher(Searcher):
         dispatcher: Dispatcher,
         stop: Stop,
         *,
-        send: Callable[[Job], None],
+        send: Callable[[Assignment], None],
         drain: Callable[[], None],
         slots: Callable[[], int],
         limit: int,

@@ -37,7 +37,7 @@ from experiments.execution.staging import Staged
 from experiments.execution.worker import Pace
 from experiments.plan import Layout
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.messages import Failure, Job, Over
+from experiments.scheduling.messages import Assignment, Failure, Over
 from results.counts import count
 from results.run_state.claims import Claims
 
@@ -98,8 +98,6 @@ class RayTune:
         self._ended: dict[str, float] = {}
         """Packs whose processes were ended because they did not answer, and for how long."""
         self._draining = threading.Lock()
-        self._sharing = threading.Lock()
-        self._shared: dict[str, tuple[int, ...]] = {}
         self._error: Exception | None = None
         self._out: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self._on_this_machine = session.single_machine
@@ -148,8 +146,6 @@ class RayTune:
         """Train until the dispatcher has no more packs, is stopped, or ``stop`` is set."""
         for text in self._notes:
             dispatcher.note(text)
-        dispatcher.share = self._share
-        dispatcher.give = lambda pack, more: self._mailbox.give.remote(pack, more)
         while not stop and not dispatcher.finished:
             try:
                 with self._listening(dispatcher, stop, poll):
@@ -172,7 +168,7 @@ class RayTune:
             slots=lambda: self._cluster.capacity().slots(self.layout),
             limit=_TRIALS_A_TUNER,
             explain=lambda trial, pack: self._explain(
-                progress.error_of(trial), pack, dispatcher.deaths(pack) + 1
+                progress.error_of(trial), pack, dispatcher.failures.deaths(pack) + 1
             ),
             over=lambda: self._error is not None,
         )
@@ -236,11 +232,6 @@ class RayTune:
                 killed = now - self._killed_before
         return explain(text, times=times, log=log, killed=killed)
 
-    def _share(self, pack: str, hits: tuple[int, ...]) -> None:
-        """Keep for the next ``_drain``: a pack that ends may have news for hundreds of others."""
-        with self._sharing:
-            self._shared[pack] = hits
-
     def _placed(self, out: Mapping[str, str], progress: TrialStates) -> tuple[int, int]:
         """Packs that are out, and those of them whose workers have begun."""
         begun, running = ray.get(self._mailbox.begun.remote()), progress.running()
@@ -255,20 +246,16 @@ class RayTune:
 
     def _drain(self, dispatcher: Dispatcher) -> None:
         with self._draining:
-            with self._sharing:
-                shared, self._shared = self._shared, {}
-            if shared:
-                self._mailbox.share.remote(shared)
+            if news := dispatcher.news():
+                self._mailbox.add.remote(news)
             for message in ray.get(self._mailbox.drain.remote()):
-                if isinstance(message, Over):  # it may be sent out again, and knows these then
-                    with self._sharing:
-                        self._shared.pop(message.pack, None)
-                    if self.layout.workers > 1 and message.end != "done":
-                        self._claims.abandon(message.pack)  # rank 0 may have been ended with it
+                # Of a group rank 0 may have been ended with its claim.
+                if isinstance(message, Over) and self.layout.workers > 1 and message.end != "done":
+                    self._claims.abandon(message.pack)
                 dispatcher.receive(message)
 
-    def _send(self, job: Job) -> None:
-        ray.get(self._mailbox.put.remote(job))
+    def _send(self, assignment: Assignment) -> None:
+        ray.get(self._mailbox.put.remote(assignment))
 
     def _end_silent(self, stopped: float | None) -> None:
         """End the processes that do not answer: for too long, or soon after a request to stop."""
