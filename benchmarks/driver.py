@@ -13,13 +13,11 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.memory import peak_gigabytes
 from experiments.execution.executors.base import Executor
-from experiments.execution.signals import Stop
 from experiments.plan import Layout, Outcome, Trial
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.messages import Assignment
@@ -28,8 +26,6 @@ SLOTS = 64
 SIZES = (1_000, 10_000, 100_000)
 STUDIES = 60
 _OPTIMIZERS = ("sgd", "momentum", "nesterov", "adam", "adamw")
-_POLL_PACKS = 32
-"""Packs between two polls: as at 60 s a pack on 64 slots, every 30 s."""
 
 
 class Instant(Executor):
@@ -47,10 +43,9 @@ class InstantPool:
 
     slots, device = SLOTS, "cpu"
 
-    def run(self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]) -> None:
+    def run(self, dispatcher: Dispatcher) -> None:
         out: deque[Assignment] = deque()
-        ended = 0
-        while not stop:
+        while True:
             while len(out) < SLOTS and isinstance(assignment := dispatcher.next(), Assignment):
                 out.append(assignment)
                 dispatcher.receive(assignment.begun("stacked"))
@@ -58,9 +53,6 @@ class InstantPool:
             if not out:
                 return
             _end(out.popleft(), dispatcher)
-            ended += 1
-            if ended % _POLL_PACKS == 0:
-                poll()
 
 
 def _end(assignment: Assignment, dispatcher: Dispatcher) -> None:

@@ -22,6 +22,7 @@ from experiments.execution import executors
 from experiments.execution.executors.base import ExecutorContext, WorkerPool
 from experiments.execution.failures import reproduce_command
 from experiments.execution.orphans import end_orphans
+from experiments.execution.polling import polling
 from experiments.execution.signals import Interrupted, Stop
 from experiments.execution.staging import file_specs
 from experiments.execution.worker import MakeTrainer, Pace, training
@@ -284,7 +285,8 @@ class _Sweep:
                 dispatcher = self._dispatcher(states, pool, stop)
                 dispatcher.merge({}, trials_of(self._claims()))
                 try:
-                    pool.run(dispatcher, stop, partial(self._poll, dispatcher))
+                    with polling(partial(self._poll, dispatcher), dispatcher.stop):
+                        pool.run(dispatcher)
                 finally:
                     self.trained += dispatcher.trained
                 if dispatcher.refused is not None:
@@ -306,6 +308,7 @@ class _Sweep:
             resumable=snapshots.resumable(self.store, [state.study for state in states]),
             observer=self.observer,
             on_round=self._round_ended,
+            stop=lambda: bool(stop),
             left=lambda: stop.left,
             reproduce=partial(
                 reproduce_command,

@@ -48,6 +48,7 @@ class Dispatcher:
         slots: packs that can be trained at once.
         resumable: headers of snapshots, tried before anything else of their study.
         on_round: called with each round that ends; what it returns stops the sweep.
+        stop: whether somebody asks to stop.
         left: seconds of the time allowed that are left; a round that does not fit is not begun.
         reproduce: the command that trains a recorded trial again.
         divide: divides a pack's snapshot (``scheduling.failures``).
@@ -67,6 +68,7 @@ class Dispatcher:
         resumable: Sequence[SnapshotHeader] = (),
         observer: Observer,
         on_round: Callable[[int], Exception | None] = lambda _: None,
+        stop: Callable[[], bool] = lambda: False,
         left: Callable[[], float | None] = lambda: None,
         reproduce: Callable[[str], str] = lambda trial: f"batchscale trial --from {trial}",
         divide: Divide = lambda *_: (),
@@ -93,8 +95,7 @@ class Dispatcher:
         """The last round that has been begun; the first that is open is begun in any case."""
         self.refused: int | None = None
         """The round that did not fit the time left; nothing of it or of a later one is begun."""
-        self.stopped = False
-        """Whether no more packs are handed out."""
+        self._stopped, self._stop_asked = False, stop
         self.error: Exception | None = None
         self._trained: set[str] = set()
         self._reproducible = False
@@ -140,7 +141,12 @@ class Dispatcher:
     def stop(self) -> None:
         """Hand out no more packs."""
         with self._lock:
-            self.stopped = True
+            self._stopped = True
+
+    @property
+    def stopped(self) -> bool:
+        """Whether no more packs are handed out, and those that are out are to stop."""
+        return self._stopped or self._stop_asked()
 
     @property
     def finished(self) -> bool:
@@ -326,7 +332,7 @@ class Dispatcher:
         if failure.trial or after.ends:
             self.failures.last = failure
         if after.ends:
-            self.error, self.stopped = self._error(failure), True
+            self.error, self._stopped = self._error(failure), True
         elif failure.trial and not self._reproducible:
             self._reproducible = True
             self._observer(Note(text=f"the same again: {self._reproduce(failure.trial)}"))
@@ -350,7 +356,7 @@ class Dispatcher:
     def _rounds_end(self) -> None:
         """Report the rounds that have ended since the last call; one of them may stop all."""
         done = self._rounds_done()
-        while self._ended_rounds < done and not self.stopped:
+        while self._ended_rounds < done and not self._stopped:
             number, self._ended_rounds = self._ended_rounds, self._ended_rounds + 1
             self._observer(
                 Round(
@@ -362,7 +368,7 @@ class Dispatcher:
             )
             error = self._on_round(number)
             if error is not None:
-                self.error, self.stopped = error, True
+                self.error, self._stopped = error, True
 
     def _fits(self, number: int) -> bool:
         """Whether a pack of round ``number`` may start: a round is begun if all of it fits.

@@ -36,7 +36,6 @@ OF_A_USER = '''
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 from experiments.execution.executors.base import Executor
 from experiments.execution.ledger import Ledger
@@ -52,15 +51,11 @@ class Threads(Executor):
     def pool(self, layout):
         return self
 
-    def run(self, dispatcher, stop, poll):
-        def ask(before):
-            now = dispatcher.assigned(before)
-            return replace(now, stop=now.stop or bool(stop))
-
+    def run(self, dispatcher):
         def work(_):
             ledger = Ledger(self.context.location)
-            channel = Channel(send=dispatcher.receive, ask=ask)
-            while not stop and (answer := dispatcher.next()) is not None:
+            channel = Channel(send=dispatcher.receive, ask=dispatcher.assigned)
+            while (answer := dispatcher.next()) is not None:
                 if answer == "wait":
                     time.sleep(0.01)
                 else:
@@ -68,7 +63,6 @@ class Threads(Executor):
 
         with ThreadPoolExecutor(self.slots) as threads:
             list(threads.map(work, range(self.slots)))
-        poll()
 
 
 not_one = 3
@@ -121,7 +115,7 @@ def test_it_trains_every_pack_and_ends(
         dispatcher = Dispatcher(
             states, slots=pool.slots, device=pool.device, observer=lambda _: None
         )
-        pool.run(dispatcher, Stop(), lambda: None)
+        pool.run(dispatcher)
     assert said
     assert dispatcher.finished
     assert dispatcher.error is None
@@ -133,11 +127,12 @@ def test_a_stop_before_the_first_pack_trains_nothing(
     name: str, tmp_path: Path, threads: str
 ) -> None:
     address = {"user's": threads}.get(name, name)
-    dispatcher = Dispatcher([state("a")], observer=lambda _: None)
+    stop = Stop(seconds=0)
+    dispatcher = Dispatcher([state("a")], observer=lambda _: None, stop=lambda: bool(stop))
     executor = executors.find(address)(address, context(tmp_path / "runs"))
     with executor, executor.connect(lambda _: None) as pools:
         (pool,) = pools.values()
-        pool.run(dispatcher, Stop(seconds=0), lambda: None)
+        pool.run(dispatcher)
     assert dispatcher.trained == 0
 
 

@@ -34,15 +34,18 @@ class Tuner:
             )
             for name, size in (("a", 8), ("b", 64))
         ]
+        self.stop = Stop()
         self.dispatcher = Dispatcher(
-            states, slots=slots, pack_size=pack_size, observer=self.events.append
+            states,
+            slots=slots,
+            pack_size=pack_size,
+            observer=self.events.append,
+            stop=lambda: bool(self.stop),
         )
         self.sent: list[Assignment] = []
-        self.stop = Stop()
         self.drained, self.over = 0, False
         self.searcher = PackSearcher(
             self.dispatcher,
-            self.stop,
             send=self.sent.append,
             drain=self.drain,
             slots=lambda: slots,

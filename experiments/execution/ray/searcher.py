@@ -10,7 +10,6 @@ from ray import tune
 from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
 
-from experiments.execution.signals import Stop
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.messages import Assignment, Failure, Over
 
@@ -34,7 +33,6 @@ class PackSearcher(Searcher):
     def __init__(
         self,
         dispatcher: Dispatcher,
-        stop: Stop,
         *,
         send: Callable[[Assignment], None],
         drain: Callable[[], None],
@@ -44,7 +42,7 @@ class PackSearcher(Searcher):
         over: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(metric="trials", mode="max")
-        self._dispatcher, self._stop = dispatcher, stop
+        self._dispatcher = dispatcher
         self._send, self._drain, self._slots = send, drain, slots
         self._left = limit
         self._explain, self._over = explain, over
@@ -56,7 +54,7 @@ class PackSearcher(Searcher):
         return dict(self._out)
 
     def suggest(self, trial_id: str) -> Any:
-        if self._stop or self._left <= 0 or self._over():
+        if self._left <= 0 or self._over():
             return str(Searcher.FINISHED)
         if len(self._out) >= self._slots():
             return None

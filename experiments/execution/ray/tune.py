@@ -18,7 +18,7 @@ from ray import tune
 from ray.exceptions import GetTimeoutError, OutOfMemoryError, RayActorError
 
 from experiments.errors import ExperimentError
-from experiments.execution.executors.base import POLL_SECONDS, ExecutorContext
+from experiments.execution.executors.base import ExecutorContext
 from experiments.execution.ray.demand import Cluster, WaitWatch, bundles
 from experiments.execution.ray.lost_workers import (
     explain,
@@ -32,7 +32,6 @@ from experiments.execution.ray.ranks.group import GroupContext, train_group
 from experiments.execution.ray.searcher import NotWaiting, PackSearcher, TrialStates
 from experiments.execution.ray.start import RaySession
 from experiments.execution.ray.worker import WorkerContext, train_alone
-from experiments.execution.signals import Stop
 from experiments.execution.staging import Staged
 from experiments.execution.worker import Pace
 from experiments.plan import Layout
@@ -47,7 +46,8 @@ _LISTEN_SECONDS = 0.2
 _DEATHS = 3
 """Deaths of our actors beside the driver after which the sweep ends."""
 _PATIENCE_SECONDS = 30.0
-_POLL_EVERY = round(POLL_SECONDS / _LISTEN_SECONDS)
+_LOOK_EVERY = 10
+"""Times that messages are received, until it is looked for workers that do not answer."""
 _SILENT = 2
 """Times ``Pace.hang`` after which a process that does not ask for control is ended."""
 _TRIALS_A_TUNER = 20_000
@@ -142,14 +142,14 @@ class RayTune:
             self._claims.abandon(pack)
             dispatcher.receive(Over(pack=pack, end="failed", failure=without_actor()))
 
-    def run(self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]) -> None:
-        """Train until the dispatcher has no more packs, is stopped, or ``stop`` is set."""
+    def run(self, dispatcher: Dispatcher) -> None:
+        """Train until the dispatcher has no more packs, or is stopped."""
         for text in self._notes:
             dispatcher.note(text)
-        while not stop and not dispatcher.finished:
+        while not dispatcher.finished:
             try:
-                with self._listening(dispatcher, stop, poll):
-                    self._tune(dispatcher, stop)
+                with self._listening(dispatcher):
+                    self._tune(dispatcher)
                 self._drain(dispatcher)
             except Exception as error:  # of Tune's loop, which calls our searcher
                 self._error = self._error or error
@@ -158,11 +158,10 @@ class RayTune:
             elif self._error:
                 raise self._error
 
-    def _tune(self, dispatcher: Dispatcher, stop: Stop) -> None:
+    def _tune(self, dispatcher: Dispatcher) -> None:
         progress = TrialStates()
         searcher = PackSearcher(
             dispatcher,
-            stop,
             send=self._send,
             drain=lambda: self._drain(dispatcher),
             slots=lambda: self._cluster.capacity().slots(self.layout),
@@ -187,7 +186,9 @@ class RayTune:
                     storage_path=str(Path(folder).resolve()),
                     callbacks=[progress, *self._callbacks],
                     stop=NotWaiting(
-                        lambda: self._error is not None or (bool(stop) and self._out()[1] == 0)
+                        lambda: (
+                            self._error is not None or (dispatcher.stopped and self._out()[1] == 0)
+                        )
                     ),
                     # The dispatcher decides what becomes of the trials of a dead worker.
                     failure_config=tune.FailureConfig(max_failures=0),
@@ -267,10 +268,8 @@ class RayTune:
             ray.kill(worker)
 
     @contextmanager
-    def _listening(
-        self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]
-    ) -> Iterator[None]:
-        """Beside Tune's loop: receive messages, pass on a stop, poll other drivers."""
+    def _listening(self, dispatcher: Dispatcher) -> Iterator[None]:
+        """Beside Tune's loop: receive messages, pass on a stop, end what does not answer."""
         over = threading.Event()
 
         def listen() -> None:
@@ -279,12 +278,11 @@ class RayTune:
                 rounds += 1
                 try:
                     self._drain(dispatcher)
-                    if stop or dispatcher.stopped:
+                    if dispatcher.stopped:
                         stopped = stopped or time.monotonic()
                         self._mailbox.stop.remote()
-                    if rounds % _POLL_EVERY == 0:
+                    if rounds % _LOOK_EVERY == 0:
                         self._end_silent(stopped)
-                        poll()
                         self._say_what_waits(dispatcher)
                 except Exception as error:  # raised in the sweep, once Tune has ended
                     self._error = error
