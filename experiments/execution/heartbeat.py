@@ -32,8 +32,10 @@ class Pace:
     renew: float = 10.0
     commit: float = 30.0
     snapshot: float = 30.0
-    hang: float = 60.0
+    hang: float = 600.0
     """Least seconds without progress after which a pack counts as hung (``watchdog``)."""
+    silent: float = 120.0
+    """Seconds without a question after which a worker's process is ended."""
     stop: float = 6.0
     """Seconds that training may go on without progress after a request to stop. Then it is cut
     off, and the pack's last snapshot is kept."""

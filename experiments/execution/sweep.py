@@ -221,7 +221,7 @@ class _Sweep:
             if state.study.id not in before:
                 self.observer(state.planned())
         self._retarget()
-        amend.adopt(self.store, self.states)
+        amend.join_searches(self.store, self.states)
         if not before:
             of_others = amend.notes_of_other_searches(self.states)
             for note in (*of_others, *baselines.lines(baselines.WAITS, self.waiting)):
@@ -336,7 +336,7 @@ class _Sweep:
 
     def _round_ended(self, number: int) -> Exception | None:
         """The error that stops the sweep after a round in which no study has reached the target."""
-        amend.adopt(self.store, self.states)
+        amend.join_searches(self.store, self.states)
         if any(state.hits() for state in self.states):
             return None
         ends = Counter(r.stop_reason for state in self.states for r in state.records.values())
@@ -358,7 +358,7 @@ class _Sweep:
         """The end of a complete sweep: files are merged, without superseded rows, and optima
         checked against their search spaces."""
         self._retarget()  # of trials that were drawn since
-        amend.adopt(self.store, self.states)
+        amend.join_searches(self.store, self.states)
         snapshots.forget(self.store, [state.study for state in self.states])
         # Also if this run trained nothing: an earlier run may have been killed before this.
         name, claims = self.experiment.name, Claims(self.store.location)

@@ -28,8 +28,6 @@ E = TypeVar("E")
 
 _INTERVALS = 20
 """Median intervals between evaluations after which a pack without progress counts as hung."""
-_FIRST = 10
-"""Times as long before the first evaluation, when no interval is known: code is compiled there."""
 _GAP_SECONDS = 5.0
 """Most seconds that count between two heartbeats: in longer ones the process did not run, since it
 was suspended or its machine slept."""
@@ -120,9 +118,8 @@ class Watchdog:
     @property
     def limit(self) -> float:
         """Seconds without progress after which the pack counts as hung."""
-        if not self._intervals:
-            return _FIRST * self._hang
-        return max(self._hang, _INTERVALS * statistics.median(list(self._intervals)))
+        intervals = list(self._intervals)
+        return max(self._hang, _INTERVALS * statistics.median(intervals) if intervals else 0.0)
 
     def beat(self, seconds: float, *, stop: bool) -> bool:
         """Count the seconds since the last beat; whether training is to be interrupted."""

@@ -15,10 +15,10 @@ from dataclasses import replace
 from typing import Any
 
 from experiments.encoding import MalformedError
-from experiments.execution.departure import Leave, end_program
 from experiments.execution.failures import describe
 from experiments.execution.heartbeat import Heartbeat, Pace, Position
 from experiments.execution.ledger import Ledger, claimed
+from experiments.execution.process_end import EndProcess, end_program
 from experiments.execution.trainer import MakeTrainer, Trainer, in_chosen_layout, training
 from experiments.execution.watchdog import Cut, Watchdog
 from experiments.parallel.ranks import SOLO, Ranks
@@ -49,7 +49,7 @@ def run_pack(
     group: Ranks = SOLO,
     trainer: MakeTrainer = training,
     pace: Pace | None = None,
-    leave: Leave = end_program,
+    leave: EndProcess = end_program,
 ) -> Over:
     """Train a pack to its end, until the driver asks to stop, or until its claim is lost.
 
@@ -97,10 +97,10 @@ class _PackRun:
         channel: Channel,
         group: Ranks,
         pace: Pace,
-        leave: Leave,
+        leave: EndProcess,
     ) -> None:
         self.assignment, self.ledger, self.channel = assignment, ledger, channel
-        self.group, self.pace = group, pace
+        self.group, self.pace, self.leave = group, pace, leave
         self.first = group.rank == 0
         self.trials = {trial.id: trial for trial in assignment.pack.trials}
         self.taken = 0
@@ -112,7 +112,6 @@ class _PackRun:
         self.position = Position()
         self.not_kept_reported = False
         self.training: Trainer | None = None
-        self.leave = leave
         # Ranks wait for each other: who hangs is found out by the group, not by a rank.
         hang, stop = (pace.hang, pace.stop) if group.size == 1 else (math.inf, math.inf)
         self.watchdog = Watchdog(hang, stop)
@@ -141,29 +140,27 @@ class _PackRun:
         pack = replace(self.pack, engine=training.engine)  # type: ignore[arg-type]
         self.assignment = replace(self.assignment, pack=pack)
         training.know(self.assignment.hits)
-        step = training.step
+        begun = self.assignment.begun(training.engine, training.step)
         self._resume(training, new)
         if self.first:
-            self.channel.send(self.assignment.begun(training.engine, step))
+            self.channel.send(begun)
         stop = self.heartbeat.stop_requested if self.heartbeat else lambda: False
         committed = saved = time.monotonic()
         for events in self.watchdog.over(training.run(stop)):
             self._take_in(training, events)
             self._take_news(training)
             now = time.monotonic()
-            if self.first and self.finished and now - committed >= self.pace.commit:
+            if self.finished and now - committed >= self.pace.commit:
                 self._commit()
                 committed = time.monotonic()
             # A layout's state lies on all ranks: they save it together.
             if training.active and self.group.agree(now - saved >= self.pace.snapshot):
-                if self.first:
-                    self._commit()  # trials that have ended are not in the snapshot
+                self._commit()  # trials that have ended are not in the snapshot
                 self._save(training)
                 saved = time.monotonic()
         if self.heartbeat and self.heartbeat.error:
             raise self.heartbeat.error
-        if self.first and not self._claim_lost:
-            self._commit()
+        self._commit()
         if self.group.agree(self._claim_lost):
             return self.assignment.over("taken")
         if training.active:
@@ -277,25 +274,22 @@ class _PackRun:
     def _keep_paused(self, done: Sequence[Outcome]) -> Collection[str]:
         """Keep the states of paused trials, before their rows are written; their ids."""
         study = self.pack.study
-        settings, points = settings_hash(study), self.points
+        origin, points = (settings_hash(study), self.pack.engine), self.points
         packed = {
-            o.trial: snapshots.encode_trial(
-                settings,
-                self.pack.engine,
-                self.paused.pop(o.trial),
-                points.get(o.trial, ()),
-            )
-            for o in done
-            if o.trial in self.paused
+            t: snapshots.encode_trial(*origin, self.paused.pop(t), points.get(t, ()))
+            for t in [o.trial for o in done]
+            if t in self.paused
         }
         if packed:
             self.ledger.keep_paused(study.id, packed)
         return packed
 
     def _commit(self) -> None:
-        if not self.finished:
+        """Write the rows of what has finished, on rank 0 and as long as the claim is held."""
+        if not self.finished or self._claim_lost:
             return
-        study, done, self.finished = self.pack.study, self.finished, []
+        assigned, study = self.assignment, self.pack.study
+        done, self.finished = self.finished, []
         paused: Collection[str] = ()
         with suppress(DatasetLostError):  # the commit keeps the rows elsewhere, and raises
             paused = self._keep_paused(done)
@@ -303,14 +297,11 @@ class _PackRun:
             "pack": self.pack.id,
             "pack_models": len(self.trials) - self.taken,
             "engine": self.pack.engine,
-            "device": device_name(self.assignment.device),
+            "device": device_name(assigned.device),
             "world_size": self.group.size,
         }
         trials = [
-            trial_row(
-                self.assignment.columns, study, self.trials[outcome.trial], outcome, **of_the_pack
-            )
-            for outcome in done
+            trial_row(assigned.columns, study, self.trials[o.trial], o, **of_the_pack) for o in done
         ]
         # ``asdict`` would copy what is in them, which takes as long as writing it.
         points = [dict(vars(m)) for outcome in done for m in self.points.pop(outcome.trial, ())]
@@ -319,10 +310,8 @@ class _PackRun:
             if self.heartbeat:
                 self.heartbeat.lost = True
             return
-        self.channel.send(self.assignment.ended(done, run))
-        over = [
-            o.trial for o in done if o.trial in self.assignment.before and o.trial not in paused
-        ]
+        self.channel.send(assigned.ended(done, run))
+        over = [o.trial for o in done if o.trial in assigned.before and o.trial not in paused]
         if over:
             self.ledger.drop(study.id, over)
 
@@ -370,8 +359,7 @@ class _PackRun:
         """The end of a pack whose training was interrupted; its last snapshot is kept."""
         if self.watchdog.failure is not None:
             return self._ended_by(self.watchdog.failure)
-        if self.first and not self._claim_lost:
-            self._commit()
+        self._commit()
         return self.assignment.over("stopped")
 
     def _ended_by(self, failure: Failure, *, write: bool = True) -> Over:

@@ -95,7 +95,7 @@ class Dispatcher:
         """The last round that has been begun; the first that is open is begun in any case."""
         self.refused: int | None = None
         """The round that did not fit the time left; nothing of it or of a later one is begun."""
-        self._stopped, self._stop_asked = False, stop
+        self._stopped, self._stop_requested = False, stop
         self.error: Exception | None = None
         self._trained: set[str] = set()
         self._reproducible = False
@@ -133,9 +133,9 @@ class Dispatcher:
         with self._lock:
             news = []
             for out in self._out.values():
-                if out.told is not None:
-                    news.append(out.assignment.after(out.told))
-                    out.told = None
+                if out.before_news is not None:
+                    news.append(out.assignment.after(out.before_news))
+                    out.before_news = None
             return news
 
     def stop(self) -> None:
@@ -146,7 +146,7 @@ class Dispatcher:
     @property
     def stopped(self) -> bool:
         """Whether no more packs are handed out, and those that are out are to stop."""
-        return self._stopped or self._stop_asked()
+        return self._stopped or self._stop_requested()
 
     @property
     def finished(self) -> bool:

@@ -44,8 +44,8 @@ class Running:
     """Its trials that have not ended."""
     step: int = 0
     """The last step that it reported."""
-    told: int | None = None
-    """How many trials it had before the changes of which its worker has not been told yet."""
+    before_news: int | None = None
+    """How many trials it had before the changes that ``Dispatcher.news`` has not handed on."""
 
     def begin(self, engine: str) -> None:
         """A worker has begun with it, perhaps the successor of one that has died."""
@@ -55,7 +55,8 @@ class Running:
         self.state.engine = engine
 
     def change(self, assignment: Assignment) -> None:
-        self.told = len(self.assignment.pack.trials) if self.told is None else self.told
+        if self.before_news is None:
+            self.before_news = len(self.assignment.pack.trials)
         self.assignment = assignment
 
 

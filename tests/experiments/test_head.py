@@ -14,7 +14,7 @@ from experiments.execution.ray import head
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(head, "_EVERY_SECONDS", 0.02)
-    monkeypatch.setattr(head, "_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(head, "_LOST_SECONDS", 0.1)
 
 
 def test_a_head_that_is_gone() -> None:

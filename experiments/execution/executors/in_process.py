@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from experiments.errors import ExperimentError
-from experiments.execution.departure import saying_exits
 from experiments.execution.executors.base import Executor, ExecutorContext
 from experiments.execution.ledger import Ledger
 from experiments.execution.polling import POLL_SECONDS
+from experiments.execution.process_end import saying_exits
 from experiments.execution.worker import run_pack
 from experiments.plan import Layout
 from experiments.scheduling.dispatch import Dispatcher

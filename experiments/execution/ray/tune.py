@@ -45,11 +45,9 @@ _DEAD = (RayActorError, OutOfMemoryError)
 _LISTEN_SECONDS = 0.2
 _DEATHS = 3
 """Deaths of our actors beside the driver after which the sweep ends."""
-_PATIENCE_SECONDS = 30.0
-_LOOK_EVERY = 10
-"""Times that messages are received, until it is looked for workers that do not answer."""
-_SILENT = 2
-"""Times ``Pace.hang`` after which a process that does not ask for control is ended."""
+_ANSWER_SECONDS = 30.0
+_CHECK_EVERY = 10
+"""Times that messages are received, between two checks for workers that do not answer."""
 _TRIALS_A_TUNER = 20_000
 """Packs of one Tuner: at its end all its workers wait for the last one. Tune holds some 20 KB of
 each."""
@@ -116,7 +114,7 @@ class RayTune:
     def _an_actor_died(self) -> bool:
         actors = [a for a in (self._context.mailbox, self._context.writer) if a is not None]
         try:
-            ray.get([actor.__ray_ready__.remote() for actor in actors], timeout=_PATIENCE_SECONDS)
+            ray.get([actor.__ray_ready__.remote() for actor in actors], timeout=_ANSWER_SECONDS)
         except GetTimeoutError:
             return False
         except _DEAD:
@@ -260,7 +258,7 @@ class RayTune:
 
     def _end_silent(self, stopped: float | None) -> None:
         """End the processes that do not answer: for too long, or soon after a request to stop."""
-        seconds = _SILENT * self._pace.hang
+        seconds = self._pace.silent
         if stopped is not None and time.monotonic() - stopped >= self._pace.stop:
             seconds = self._pace.stop
         for pack, worker in ray.get(self._mailbox.silent.remote(seconds)):
@@ -281,7 +279,7 @@ class RayTune:
                     if dispatcher.stopped:
                         stopped = stopped or time.monotonic()
                         self._mailbox.stop.remote()
-                    if rounds % _LOOK_EVERY == 0:
+                    if rounds % _CHECK_EVERY == 0:
                         self._end_silent(stopped)
                         self._say_what_waits(dispatcher)
                 except Exception as error:  # raised in the sweep, once Tune has ended

@@ -19,7 +19,7 @@ _ERROR, _INTERRUPTED = 1, 130
 _exit = os._exit
 
 
-class Leave(Protocol):
+class EndProcess(Protocol):
     """Ends the process of a pack."""
 
     def __call__(self, end: Callable[[], Over], ledger: Ledger, assignment: Assignment) -> None:
