@@ -236,7 +236,8 @@ class Dispatcher:
         wave = state.wave()
         if wave is None or wave.round != assignment.round or not self._fits(wave.round):
             return
-        trials = pick(state, wave, self.states, taken=self._taken(), count=places)
+        taken = self._taken().union(trial.id for trial in assignment.pack.trials)  # none twice
+        trials = pick(state, wave, self.states, taken=taken, count=places)
         if trials:
             new = assign(state, wave, trials, device=self._device)
             out.active |= new.wanted

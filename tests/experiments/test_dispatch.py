@@ -9,7 +9,7 @@ from experiments.errors import ExperimentError
 from experiments.plan import Outcome
 from experiments.records.snapshots import settings_hash
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.messages import Assignment, Event, Failure, Round, SnapshotHeader
+from experiments.scheduling.messages import Assignment, Event, Failure, Round, SnapshotHeader, Taken
 from experiments.scheduling.rounds import Record
 from experiments.scheduling.study_state import StudyState
 from tests.experiments.fakes import Plan, points, study
@@ -222,3 +222,24 @@ def test_a_round_may_stop_the_sweep() -> None:
     finish(of, take(of))
     assert of.next() is None
     assert of.error is error
+
+
+def test_trials_join_in_the_place_of_those_that_have_ended() -> None:
+    of, _ = dispatcher([state("a", trials=16)], pack_size=8)
+    first = take(of)
+    train(of, first)
+    ended = sorted(first.wanted)
+    of.receive(first.ended([outcome(ended[0])]))
+    (news,) = of.news()
+    (joined,) = news.pack.trials
+    assert joined.id not in first.wanted
+    assert of.assigned(first).pack.trials == (*first.pack.trials, joined)
+    of.receive(Taken(pack=first.pack.id, trials=(joined.id,)))  # another driver has it
+    of.merge({}, [])  # and has given it up
+    of.receive(first.ended([outcome(ended[1])]))
+    again = of.assigned(first)
+    assert len({trial.id for trial in again.pack.trials}) == len(again.pack.trials) == 11
+    assert joined.id not in again.wanted
+    of.receive(first.over("done"))
+    drive(of)
+    assert of.trained == 16
