@@ -15,12 +15,11 @@ from dataclasses import replace
 from typing import Any
 
 from experiments.encoding import MalformedError
+from experiments.execution.beat import Beat, Cut, Pace, Position
 from experiments.execution.failures import describe
-from experiments.execution.heartbeat import Heartbeat, Pace, Position
 from experiments.execution.ledger import Ledger, claimed
 from experiments.execution.process_end import EndProcess, end_program
 from experiments.execution.trainer import MakeTrainer, Trainer, in_chosen_layout, training
-from experiments.execution.watchdog import Cut, Watchdog
 from experiments.parallel.ranks import SOLO, Ranks
 from experiments.plan import Measurement, Outcome, Pack, Trial
 from experiments.records import snapshots
@@ -59,7 +58,7 @@ def run_pack(
     error; of a group which does not know its cause, the driver does. Every rank of a group calls
     this; rank 0 alone writes.
 
-    Training that makes no progress is interrupted (``watchdog``). ``leave`` ends the process where
+    Training that makes no progress is interrupted (``beat``). ``leave`` ends the process where
     it cannot be; at once, if it does not run in the main thread.
     """
     began, first = time.monotonic(), group.rank == 0
@@ -71,7 +70,7 @@ def run_pack(
         with closing(_PackRun(assignment, ledger, channel, group, pace or Pace(), leave)) as run:
             data = ledger.load(assignment.pack.id) if first else None
             try:
-                with run.watchdog.listening():
+                with run.beat.interrupting():
                     end = run.train(trainer, group.agree(data))
             except Cut:
                 end = run.cut_off()
@@ -100,7 +99,7 @@ class _PackRun:
         leave: EndProcess,
     ) -> None:
         self.assignment, self.ledger, self.channel = assignment, ledger, channel
-        self.group, self.pace, self.leave = group, pace, leave
+        self.group, self.pace = group, pace
         self.first = group.rank == 0
         self.trials = {trial.id: trial for trial in assignment.pack.trials}
         self.taken = 0
@@ -112,20 +111,18 @@ class _PackRun:
         self.position = Position()
         self.not_kept_reported = False
         self.training: Trainer | None = None
-        # Ranks wait for each other: who hangs is found out by the group, not by a rank.
-        hang, stop = (pace.hang, pace.stop) if group.size == 1 else (math.inf, math.inf)
-        self.watchdog = Watchdog(hang, stop)
-        self.heartbeat: Heartbeat | None = None
+        if group.size > 1:  # ranks wait for each other: who hangs is found out by the group
+            pace = replace(pace, hang=math.inf, stop=math.inf)
+        self.beat = Beat(
+            assignment,
+            ledger,
+            channel,
+            pace,
+            lambda: self.position,
+            lambda: leave(self.cut_off, self.ledger, self.assignment),
+        )
         if self.first:
-            self.heartbeat = Heartbeat(
-                assignment,
-                ledger,
-                channel,
-                pace,
-                lambda: self.position,
-                self.watchdog,
-                lambda: self.leave(self.cut_off, self.ledger, self.assignment),
-            )
+            self.beat.start()
 
     @property
     def pack(self) -> Pack:
@@ -133,7 +130,7 @@ class _PackRun:
 
     def train(self, trainer: MakeTrainer, snapshot: bytes | None) -> Over:
         """Train to the end, from a snapshot where there is one."""
-        with self.watchdog.setting_up():
+        with self.beat.setting_up():
             self.assignment = in_chosen_layout(self.assignment, self.group)
             training, new = self._begin(trainer, snapshot)
         self.training = training
@@ -144,9 +141,8 @@ class _PackRun:
         self._resume(training, new)
         if self.first:
             self.channel.send(begun)
-        stop = self.heartbeat.stop_requested if self.heartbeat else lambda: False
         committed = saved = time.monotonic()
-        for events in self.watchdog.over(training.run(stop)):
+        for events in self.beat.over(training.run(self.beat.stop_requested)):
             self._take_in(training, events)
             self._take_news(training)
             now = time.monotonic()
@@ -158,10 +154,10 @@ class _PackRun:
                 self._commit()  # trials that have ended are not in the snapshot
                 self._save(training)
                 saved = time.monotonic()
-        if self.heartbeat and self.heartbeat.error:
-            raise self.heartbeat.error
+        if self.beat.error:
+            raise self.beat.error
         self._commit()
-        if self.group.agree(self._claim_lost):
+        if self.group.agree(self.beat.lost):
             return self.assignment.over("taken")
         if training.active:
             self._save(training)
@@ -244,10 +240,10 @@ class _PackRun:
     def _news(self) -> Assignment | None:
         """What is new for rank 0, ``None`` if nothing is. Trials that join have been claimed; those
         that another driver has claimed or recorded meanwhile are not wanted."""
-        if self.heartbeat is None:
+        if not self.first:
             return None
-        news = self.heartbeat.assignment.after(len(self.trials))
-        if self.heartbeat.stop_requested():  # nothing more begins
+        news = self.beat.assignment.after(len(self.trials))
+        if self.beat.stop_requested():  # nothing more begins
             news = news.after(len(news.pack.trials))
         ids = [trial.id for trial in news.pack.trials]
         if not ids and len(news.hits) == len(self.assignment.hits):
@@ -286,7 +282,7 @@ class _PackRun:
 
     def _commit(self) -> None:
         """Write the rows of what has finished, on rank 0 and as long as the claim is held."""
-        if not self.finished or self._claim_lost:
+        if not self.finished or self.beat.lost:
             return
         assigned, study = self.assignment, self.pack.study
         done, self.finished = self.finished, []
@@ -307,8 +303,7 @@ class _PackRun:
         points = [dict(vars(m)) for outcome in done for m in self.points.pop(outcome.trial, ())]
         run = self.ledger.commit(self.pack.id, study.experiment, points, trials)
         if run is None:
-            if self.heartbeat:
-                self.heartbeat.lost = True
+            self.beat.lost = True
             return
         self.channel.send(assigned.ended(done, run))
         over = [o.trial for o in done if o.trial in assigned.before and o.trial not in paused]
@@ -357,8 +352,8 @@ class _PackRun:
 
     def cut_off(self) -> Over:
         """The end of a pack whose training was interrupted; its last snapshot is kept."""
-        if self.watchdog.failure is not None:
-            return self._ended_by(self.watchdog.failure)
+        if self.beat.failure is not None:
+            return self._ended_by(self.beat.failure)
         self._commit()
         return self.assignment.over("stopped")
 
@@ -366,9 +361,9 @@ class _PackRun:
         """Commit what has finished, and the failed trial, if that is known."""
         pack, trial = self.pack, self._failed_trial(failure)
         failure = replace(failure, trial=trial)
-        if self.heartbeat:
-            self.heartbeat.report()  # from which the driver sees whether it has trained at all
-        if self.first and not self._claim_lost and write:
+        if self.first:
+            self.beat.report()  # from which the driver sees whether it has trained at all
+        if self.first and not self.beat.lost and write:
             if trial is not None and not failure.clear:
                 outcome = failed_outcome(pack.study, trial, failure, self.position.step)
                 self._report_ended([outcome])
@@ -388,12 +383,7 @@ class _PackRun:
             return None
         return self.training.current if self.training is not None else None
 
-    @property
-    def _claim_lost(self) -> bool:
-        """Whether rank 0 has lost the claim."""
-        return self.heartbeat is not None and self.heartbeat.lost
-
     def close(self) -> None:
-        if self.heartbeat:
-            self.heartbeat.close()
+        self.beat.close()
+        if self.first:
             self.ledger.release(self.pack.id)

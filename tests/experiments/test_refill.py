@@ -56,9 +56,10 @@ class Driver:
             self._ended |= set(message.trials)
         if isinstance(message, Ended):
             self._ended |= {outcome.trial for outcome in message.outcomes}
-            active = len(self.assignment.wanted - self._ended)
-            if self.left and active:
-                self._assign((self.assignment.size or 0) - active)
+        active = len(self.assignment.wanted - self._ended)
+        places = (self.assignment.size or 0) - active
+        if self.left and active and places > 0:
+            self._assign(places)
 
     def _assign(self, places: int) -> None:
         new, self.left = self.left[:places], self.left[places:]
@@ -197,7 +198,8 @@ def test_what_others_claim_or_recorded_is_left_to_them(tmp_path: Path) -> None:
 
     class OneByOne(Driver):
         def _assign(self, places: int) -> None:
-            super()._assign(min(places, 1))
+            if self._asked >= 2:  # the worker has heard of the one before
+                super()._assign(min(places, 1))
 
     driver = OneByOne(assignment(trials[:SIZE]), trials[SIZE:])
     before = len(other.store.trials())
