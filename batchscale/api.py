@@ -85,7 +85,7 @@ def sweep(
     from batchscale.run import Run
     from batchscale.sweeps import load
     from experiments.execution import sweep as driver
-    from experiments.execution.heartbeat import Pace
+    from experiments.execution.beat import Pace
     from experiments.scheduling.messages import Note, Stage
     from results.storage.location import default_results
 

@@ -9,22 +9,18 @@ from __future__ import annotations
 import io
 import tempfile
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 from benchmarks.harness import Row, measured
 from experiments.execution.executors.base import Executor
-from experiments.execution.signals import Stop
 from experiments.plan import Layout, Outcome, Trial
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.messages import Job, More
+from experiments.scheduling.messages import Assignment
 
 SLOTS = 64
 SIZES = (1_000, 10_000, 100_000)
 STUDIES = 60
 _OPTIMIZERS = ("sgd", "momentum", "nesterov", "adam", "adamw")
-_POLL_PACKS = 32
-"""Packs between two polls: as at 60 s a pack on 64 slots, every 30 s."""
 
 
 class Instant(Executor):
@@ -42,44 +38,34 @@ class InstantPool:
 
     slots, device = SLOTS, "cpu"
 
-    def run(self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]) -> None:
-        dispatcher.share = _shared.__setitem__
-        dispatcher.give = _given.__setitem__
-        out: deque[Job] = deque()
-        ended = 0
-        while not stop:
-            while len(out) < SLOTS and isinstance(job := dispatcher.next(), Job):
-                out.append(job)
-                dispatcher.receive(job.begun("stacked"))
-                dispatcher.receive(job.progress(25, 25, (0.5,)))
+    def run(self, dispatcher: Dispatcher) -> None:
+        out: deque[Assignment] = deque()
+        while True:
+            while len(out) < SLOTS and isinstance(assignment := dispatcher.next(), Assignment):
+                out.append(assignment)
+                dispatcher.receive(assignment.begun("stacked"))
+                dispatcher.receive(assignment.progress(25, 25, (0.5,)))
             if not out:
                 return
             _end(out.popleft(), dispatcher)
-            ended += 1
-            if ended % _POLL_PACKS == 0:
-                poll()
 
 
-_shared: dict[str, tuple[int, ...]] = {}
-_given: dict[str, More] = {}
+def _end(assignment: Assignment, dispatcher: Dispatcher) -> None:
+    outcomes = [_outcome(trial, assignment) for trial in assignment.pack.trials]
+    dispatcher.receive(assignment.ended(outcomes))
+    dispatcher.receive(assignment.ended(outcomes, assignment.pack.id))
+    dispatcher.receive(assignment.over("done"))
 
 
-def _end(job: Job, dispatcher: Dispatcher) -> None:
-    outcomes = [_outcome(trial, job) for trial in job.pack.trials]
-    dispatcher.receive(job.ended(outcomes))
-    dispatcher.receive(job.ended(outcomes, job.pack.id))
-    dispatcher.receive(job.over("done"))
-
-
-def _outcome(trial: Trial, job: Job) -> Outcome:
-    steps = job.pack.study.budget_steps
+def _outcome(trial: Trial, assignment: Assignment) -> Outcome:
+    steps = assignment.pack.study.budget_steps
     hit = 10 + trial.seed % 400 if trial.seed % 5 == 0 else None
     return Outcome(
         trial=trial.id,
         status="COMPLETE",
         stop_reason="target" if hit else "budget",
         steps_run=hit or steps,
-        examples_run=(hit or steps) * job.pack.study.batch_size,
+        examples_run=(hit or steps) * assignment.pack.study.batch_size,
         steps_to_target=hit,
         last_miss=hit - 1 if hit else None,
         train_seconds=60.0,

@@ -8,7 +8,7 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
-from experiments.scheduling.messages import Failure
+from experiments.scheduling.messages import Cause, Failure
 from results.errors import line
 from results.storage.masking import masked, without_variables
 from workloads.user_code.local_imports import PACKAGED, is_installed, is_packaged
@@ -17,11 +17,14 @@ _MEMORY = ("can't allocate memory", "not enough memory: you tried to allocate", 
 """What torch and C++ say when an allocation fails."""
 
 
-def describe(error: BaseException, moved: tuple[str, str] | None = None) -> Failure:
+def describe(
+    error: BaseException, moved: tuple[str, str] | None = None, cause: Cause | None = None
+) -> Failure:
     """Describe an exception that is being handled.
 
     Args:
         moved: a folder of this worker, and the user's folder of which it is a copy.
+        cause: what it is a consequence of, in a rank of a group.
     """
     frame = user_frame(error.__traceback__)
     if frame is not None:
@@ -41,7 +44,7 @@ def describe(error: BaseException, moved: tuple[str, str] | None = None) -> Fail
         hint=hint and line(hint),
         traceback=masked(without_variables(text)).encode("utf-8", "backslashreplace").decode(),
         clear=clear,
-        cause="memory" if is_memory(error) and not clear else "raised",
+        cause=cause or ("memory" if is_memory(error) and not clear else "raised"),
     )
 
 

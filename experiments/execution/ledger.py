@@ -14,7 +14,7 @@ from results.store import Store
 
 if TYPE_CHECKING:
     from experiments.parallel.ranks import Ranks
-    from experiments.scheduling.messages import Job
+    from experiments.scheduling.messages import Assignment
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -114,11 +114,11 @@ class Ledger(Checkpoints):
         return self.store.commit(experiment, measurements=measurements, trials=trials)
 
 
-def claimed(job: Job, ledger: Ledger, group: Ranks, info: Mapping[str, Any]) -> bool:
-    """Whether rank 0 of a group has claimed a job's pack, said on every rank. It keeps no claim of
-    which the others do not hear."""
-    pack = job.pack.id
-    taken = group.rank == 0 and ledger.take(pack, sorted(job.wanted), info, job.before)
+def claimed(assignment: Assignment, ledger: Ledger, group: Ranks, info: Mapping[str, Any]) -> bool:
+    """Whether rank 0 of a group has claimed the assigned pack, said on every rank. It keeps no
+    claim of which the others do not hear."""
+    pack, wanted = assignment.pack.id, sorted(assignment.wanted)
+    taken = group.rank == 0 and ledger.take(pack, wanted, info, assignment.before)
     try:
         return bool(group.agree(taken))
     except BaseException:

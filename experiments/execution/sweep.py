@@ -22,6 +22,7 @@ from experiments.execution import executors
 from experiments.execution.executors.base import ExecutorContext, WorkerPool
 from experiments.execution.failures import reproduce_command
 from experiments.execution.orphans import end_orphans
+from experiments.execution.polling import polling
 from experiments.execution.signals import Interrupted, Stop
 from experiments.execution.staging import file_specs
 from experiments.execution.worker import MakeTrainer, Pace, training
@@ -220,7 +221,7 @@ class _Sweep:
             if state.study.id not in before:
                 self.observer(state.planned())
         self._retarget()
-        amend.adopt(self.store, self.states)
+        amend.join_searches(self.store, self.states)
         if not before:
             of_others = amend.notes_of_other_searches(self.states)
             for note in (*of_others, *baselines.lines(baselines.WAITS, self.waiting)):
@@ -284,7 +285,8 @@ class _Sweep:
                 dispatcher = self._dispatcher(states, pool, stop)
                 dispatcher.merge({}, trials_of(self._claims()))
                 try:
-                    pool.run(dispatcher, stop, partial(self._poll, dispatcher))
+                    with polling(partial(self._poll, dispatcher), dispatcher.stop):
+                        pool.run(dispatcher)
                 finally:
                     self.trained += dispatcher.trained
                 if dispatcher.refused is not None:
@@ -306,6 +308,7 @@ class _Sweep:
             resumable=snapshots.resumable(self.store, [state.study for state in states]),
             observer=self.observer,
             on_round=self._round_ended,
+            stop=lambda: bool(stop),
             left=lambda: stop.left,
             reproduce=partial(
                 reproduce_command,
@@ -333,7 +336,7 @@ class _Sweep:
 
     def _round_ended(self, number: int) -> Exception | None:
         """The error that stops the sweep after a round in which no study has reached the target."""
-        amend.adopt(self.store, self.states)
+        amend.join_searches(self.store, self.states)
         if any(state.hits() for state in self.states):
             return None
         ends = Counter(r.stop_reason for state in self.states for r in state.records.values())
@@ -355,7 +358,7 @@ class _Sweep:
         """The end of a complete sweep: files are merged, without superseded rows, and optima
         checked against their search spaces."""
         self._retarget()  # of trials that were drawn since
-        amend.adopt(self.store, self.states)
+        amend.join_searches(self.store, self.states)
         snapshots.forget(self.store, [state.study for state in self.states])
         # Also if this run trained nothing: an earlier run may have been killed before this.
         name, claims = self.experiment.name, Claims(self.store.location)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from experiments.parallel.ranks import Ranks
 from experiments.plan import Measurement, Outcome, Pack, Trial
-from experiments.scheduling.messages import Job
+from experiments.scheduling.messages import Assignment
 
 
 class Trainer(Protocol):
@@ -45,18 +45,18 @@ def training(pack: Pack, **how: Any) -> Trainer:
     return Training(pack, **how)
 
 
-def in_chosen_layout(job: Job, group: Ranks) -> Job:
-    """The job in a layout that is chosen by measurement, where the experiment leaves it open; all
-    ranks of ``group`` call it together.
+def in_chosen_layout(assignment: Assignment, group: Ranks) -> Assignment:
+    """The assignment in a layout that is chosen by measurement, where the experiment leaves it
+    open; all ranks of ``group`` call it together.
 
     Raises:
         ExperimentError: no layout fits into the memory.
     """
-    if not job.pack.study.layout.auto:
-        return job
+    if not assignment.pack.study.layout.auto:
+        return assignment
     from experiments.training.auto_layout.probe import choose
 
-    choice = choose(job.pack, job.device, group)
-    study = replace(job.pack.study, layout=choice.layout)
-    columns = {**job.columns, "layout_choice": choice.columns()}
-    return replace(job, pack=replace(job.pack, study=study), columns=columns)
+    choice = choose(assignment.pack, assignment.device, group)
+    study = replace(assignment.pack.study, layout=choice.layout)
+    columns = {**assignment.columns, "layout_choice": choice.columns()}
+    return replace(assignment, pack=replace(assignment.pack, study=study), columns=columns)

@@ -1,8 +1,8 @@
 """Runs one pack on one worker group: claims, trains, commits, saves snapshots, and reports.
 
-A pack whose job names a size is refilled (``refill``): rank 0 claims the trials that the driver
-gives, and all ranks add them at the same evaluation. Trials given to a pack that has ended, or
-whose worker dies before a snapshot lists them, were not trained and are still missing.
+As trials end, the driver assigns further ones: rank 0 claims them, and all ranks add them at the
+same evaluation. Trials that were assigned to a pack that has ended were not trained and are still
+missing.
 """
 
 from __future__ import annotations
@@ -15,27 +15,25 @@ from dataclasses import replace
 from typing import Any
 
 from experiments.encoding import MalformedError
-from experiments.execution.departure import Leave, end_program
+from experiments.execution.beat import Beat, Cut, Pace, Position
 from experiments.execution.failures import describe
-from experiments.execution.heartbeat import Heartbeat, Pace, Position
 from experiments.execution.ledger import Ledger, claimed
-from experiments.execution.refill import Refill
+from experiments.execution.process_end import EndProcess, end_program
 from experiments.execution.trainer import MakeTrainer, Trainer, in_chosen_layout, training
-from experiments.execution.watchdog import Cut, Watchdog
 from experiments.parallel.ranks import SOLO, Ranks
-from experiments.plan import Measurement, Outcome, Trial
+from experiments.plan import Measurement, Outcome, Pack, Trial
 from experiments.records import snapshots
 from experiments.records.rows import device_name, trial_row
 from experiments.records.snapshots import settings_hash
 from experiments.scheduling.failures import failed_outcome
 from experiments.scheduling.messages import (
+    Assignment,
     Channel,
     Failure,
-    Job,
     Note,
     Over,
-    RankLostError,
     SnapshotHeader,
+    Taken,
 )
 from results.errors import DatasetLostError, ResultsError
 
@@ -43,38 +41,36 @@ __all__ = ["MakeTrainer", "Pace", "Trainer", "run_pack", "training"]
 
 
 def run_pack(
-    job: Job,
+    assignment: Assignment,
     ledger: Ledger,
     channel: Channel,
     *,
     group: Ranks = SOLO,
     trainer: MakeTrainer = training,
     pace: Pace | None = None,
-    leave: Leave = end_program,
+    leave: EndProcess = end_program,
 ) -> Over:
     """Train a pack to its end, until the driver asks to stop, or until its claim is lost.
 
     Finished trials are committed at the end and at least every ``pace.commit`` seconds; what still
     trains is kept in a snapshot, which a stop renews and the end deletes. An exception of the
     pack's own code ends it: what had finished is committed, and a pack of one records it as an
-    error. Every rank of a group calls this; rank 0 alone writes.
+    error; of a group which does not know its cause, the driver does. Every rank of a group calls
+    this; rank 0 alone writes.
 
-    Training that makes no progress is interrupted (``watchdog``). ``leave`` ends the process where
+    Training that makes no progress is interrupted (``beat``). ``leave`` ends the process where
     it cannot be; at once, if it does not run in the main thread.
-
-    Raises:
-        RankLostError: a rank of the group has died; what had finished is committed.
     """
     began, first = time.monotonic(), group.rank == 0
-    study = job.pack.study
-    info = {"experiment": study.experiment, "study": study.id, "round": job.round}
-    if not job.wanted:  # its predecessor died after the last commit
-        end = job.over("done")
-    elif claimed(job, ledger, group, info):
-        with closing(_PackRun(job, ledger, channel, group, pace or Pace(), leave)) as run:
-            data = ledger.load(job.pack.id) if first else None
+    study = assignment.pack.study
+    info = {"experiment": study.experiment, "study": study.id, "round": assignment.round}
+    if not assignment.wanted:  # its predecessor died after the last commit
+        end = assignment.over("done")
+    elif claimed(assignment, ledger, group, info):
+        with closing(_PackRun(assignment, ledger, channel, group, pace or Pace(), leave)) as run:
+            data = ledger.load(assignment.pack.id) if first else None
             try:
-                with run.watchdog.listening():
+                with run.beat.interrupting():
                     end = run.train(trainer, group.agree(data))
             except Cut:
                 end = run.cut_off()
@@ -83,7 +79,7 @@ def run_pack(
             except (Exception, SystemExit) as error:
                 end = run.failed(error)
     else:
-        end = job.over("taken")
+        end = assignment.over("taken")
     end = replace(end, seconds=time.monotonic() - began)
     if first:
         channel.send(end)
@@ -94,76 +90,80 @@ class _PackRun:
     """One pack on one rank, from its claim to its release."""
 
     def __init__(
-        self, job: Job, ledger: Ledger, channel: Channel, group: Ranks, pace: Pace, leave: Leave
+        self,
+        assignment: Assignment,
+        ledger: Ledger,
+        channel: Channel,
+        group: Ranks,
+        pace: Pace,
+        leave: EndProcess,
     ) -> None:
-        self.job, self.ledger, self.channel = job, ledger, channel
+        self.assignment, self.ledger, self.channel = assignment, ledger, channel
         self.group, self.pace = group, pace
         self.first = group.rank == 0
-        self.trials = {trial.id: trial for trial in job.pack.trials}
-        self.wanted = set(job.wanted)
-        self.refill = Refill(job, ledger, channel)
+        self.trials = {trial.id: trial for trial in assignment.pack.trials}
+        self.taken = 0
+        """How many of them another driver has."""
         self.points: dict[str, list[Measurement]] = {}
         self.finished: list[Outcome] = []
         self.paused: dict[str, bytes] = {}
         """The states of paused trials among those."""
         self.position = Position()
-        self.hits_used = 0
         self.not_kept_reported = False
         self.training: Trainer | None = None
-        self.leave = leave
-        # Ranks wait for each other: who hangs is found out by the group, not by a rank.
-        hang, stop = (pace.hang, pace.stop) if group.size == 1 else (math.inf, math.inf)
-        self.watchdog = Watchdog(hang, stop)
-        self.heartbeat: Heartbeat | None = None
+        if group.size > 1:  # ranks wait for each other: who hangs is found out by the group
+            pace = replace(pace, hang=math.inf, stop=math.inf)
+        self.beat = Beat(
+            assignment,
+            ledger,
+            channel,
+            pace,
+            lambda: self.position,
+            lambda: leave(self.cut_off, self.ledger, self.assignment),
+        )
         if self.first:
-            self.heartbeat = Heartbeat(
-                job,
-                ledger,
-                channel,
-                pace,
-                lambda: self.position,
-                self.watchdog,
-                lambda: self.leave(self.cut_off, self.ledger, self.job),
-            )
+            self.beat.start()
+
+    @property
+    def pack(self) -> Pack:
+        return self.assignment.pack
 
     def train(self, trainer: MakeTrainer, snapshot: bytes | None) -> Over:
         """Train to the end, from a snapshot where there is one."""
-        with self.watchdog.setting_up():
-            self.job = in_chosen_layout(self.job, self.group)
+        with self.beat.setting_up():
+            self.assignment = in_chosen_layout(self.assignment, self.group)
             training, new = self._begin(trainer, snapshot)
         self.training = training
-        self.job = replace(self.job, pack=replace(self.job.pack, engine=training.engine))  # type: ignore[arg-type]
-        step = training.step
+        pack = replace(self.pack, engine=training.engine)  # type: ignore[arg-type]
+        self.assignment = replace(self.assignment, pack=pack)
+        training.know(self.assignment.hits)
+        begun = self.assignment.begun(training.engine, training.step)
         self._resume(training, new)
         if self.first:
-            self.channel.send(self.job.begun(training.engine, step))
-        stop = self.heartbeat.stop_requested if self.heartbeat else lambda: False
+            self.channel.send(begun)
         committed = saved = time.monotonic()
-        for events in self.watchdog.over(training.run(stop)):
+        for events in self.beat.over(training.run(self.beat.stop_requested)):
             self._take_in(training, events)
-            self._use_hits(training)
-            self._let_join(training)
+            self._take_news(training)
             now = time.monotonic()
-            if self.first and self.finished and now - committed >= self.pace.commit:
+            if self.finished and now - committed >= self.pace.commit:
                 self._commit()
                 committed = time.monotonic()
             # A layout's state lies on all ranks: they save it together.
             if training.active and self.group.agree(now - saved >= self.pace.snapshot):
-                if self.first:
-                    self._commit()  # trials that have ended are not in the snapshot
+                self._commit()  # trials that have ended are not in the snapshot
                 self._save(training)
                 saved = time.monotonic()
-        if self.heartbeat and self.heartbeat.error:
-            raise self.heartbeat.error
-        if self.first and not self._claim_lost:
-            self._commit()
-        if self.group.agree(self._claim_lost):
-            return self.job.over("taken")
+        if self.beat.error:
+            raise self.beat.error
+        self._commit()
+        if self.group.agree(self.beat.lost):
+            return self.assignment.over("taken")
         if training.active:
             self._save(training)
         elif self.first:
-            self.ledger.delete(self.job.pack.id)
-        return self.job.over("stopped" if training.active else "done")
+            self.ledger.delete(self.pack.id)
+        return self.assignment.over("stopped" if training.active else "done")
 
     def _begin(self, trainer: MakeTrainer, data: bytes | None) -> tuple[Trainer, Sequence[Trial]]:
         """The training, from a snapshot where there is one, and the trials that begin with it.
@@ -171,8 +171,8 @@ class _PackRun:
         It trains the wanted trials alone. Without a snapshot of this very pack, or where it cannot
         be read, they begin together.
         """
-        pack, wanted = self.job.pack, self.wanted
-        how: dict[str, Any] = {"device": self.job.device, "group": self.group}
+        pack, wanted = self.pack, self.assignment.wanted
+        how: dict[str, Any] = {"device": self.assignment.device, "group": self.group}
         snapshot = snapshots.unpack_snapshot(data) if data is not None else None
         if snapshot is not None:
             header, body = snapshot
@@ -195,7 +195,7 @@ class _PackRun:
         return trainer(replace(pack, trials=tuple(new)), snapshot=None, **how), new
 
     def _take_in(self, training: Trainer, events: Sequence[Measurement | Outcome]) -> None:
-        metric = self.job.pack.study.targets[-1].metric
+        metric = self.pack.study.targets[-1].metric
         values = dict(self.position.values)
         ended = []
         for event in events:
@@ -204,7 +204,7 @@ class _PackRun:
                 if not points or points[-1].step < event.step:
                     points.append(event)
                 values[event.trial] = event.metrics.get(metric)
-            elif event.trial in self.wanted:
+            elif event.trial in self.assignment.wanted:
                 ended.append(event)
         if self.first:
             self.paused.update(training.paused)
@@ -221,38 +221,43 @@ class _PackRun:
     def _report_ended(self, ended: Sequence[Outcome]) -> None:
         """Say at once which trials have ended; their rows are written at the next commit."""
         self.finished += ended
-        self.channel.send(self.job.ended(ended))
+        self.channel.send(self.assignment.ended(ended))
 
-    def _use_hits(self, training: Trainer) -> None:
-        """Hand on what other packs have recorded; all ranks at the same evaluation."""
-        hits = self.heartbeat.control.hits if self.heartbeat else ()
-        if self.group.size > 1:
-            hits = self.group.agree(hits)
-        if len(hits) > self.hits_used:
-            training.know(hits[self.hits_used :])
-            self.hits_used = len(hits)
-
-    def _let_join(self, training: Trainer) -> None:
-        """Take in the trials that the driver has given; offer free places."""
-        if self.job.size is None:
+    def _take_news(self, training: Trainer) -> None:
+        """Use what the driver has assigned since: steps to target that other packs have recorded,
+        and trials that join; all ranks at the same evaluation."""
+        news = self.group.agree(self._news())
+        if news is None:
             return
-        going_on = self.heartbeat is not None and not self.heartbeat.stop_requested()
-        new = self.refill.take(self.heartbeat.control.more) if self.heartbeat and going_on else ()
-        if self.group.size > 1:
-            new = self.group.agree(new)
-        for more in new:
-            self.job = self.job.joined_by(more)
-            self.trials |= {trial.id: trial for trial in more.trials}
-            self.wanted |= {trial.id for trial in more.trials}
-            training.add(more.trials)
-            self._resume(training, more.trials)
-        if going_on and training.active:
-            self.refill.offer(len(training.active))
+        training.know(news.hits[len(self.assignment.hits) :])
+        self.assignment = self.assignment.joined_by(news)
+        self.trials |= {trial.id: trial for trial in news.pack.trials}
+        joined = [trial for trial in news.pack.trials if trial.id in news.wanted]
+        if joined:
+            training.add(joined)
+            self._resume(training, joined)
+
+    def _news(self) -> Assignment | None:
+        """What is new for rank 0, ``None`` if nothing is. Trials that join have been claimed; those
+        that another driver has claimed or recorded meanwhile are not wanted."""
+        if not self.first:
+            return None
+        news = self.beat.assignment.after(len(self.trials))
+        if self.beat.stop_requested():  # nothing more begins
+            news = news.after(len(news.pack.trials))
+        ids = [trial.id for trial in news.pack.trials]
+        if not ids and len(news.hits) == len(self.assignment.hits):
+            return None
+        if ids and not self.ledger.extend(self.pack.id, ids, news.before):
+            self.channel.send(Taken(pack=self.pack.id, trials=tuple(ids)))
+            self.taken += len(ids)
+            news = news.without(ids)
+        return news
 
     def _resume(self, training: Trainer, trials: Sequence[Trial]) -> None:
         """Let new trials that an earlier round has paused continue from there."""
-        study = self.job.pack.study
-        ids = [trial.id for trial in trials if trial.id in self.job.before]
+        study = self.pack.study
+        ids = [trial.id for trial in trials if trial.id in self.assignment.before]
         if not ids:
             return
         files = self.group.agree(self.ledger.paused(study.id, ids) if self.first else {})
@@ -264,46 +269,44 @@ class _PackRun:
 
     def _keep_paused(self, done: Sequence[Outcome]) -> Collection[str]:
         """Keep the states of paused trials, before their rows are written; their ids."""
-        study = self.job.pack.study
-        settings, points = settings_hash(study), self.points
+        study = self.pack.study
+        origin, points = (settings_hash(study), self.pack.engine), self.points
         packed = {
-            o.trial: snapshots.encode_trial(
-                settings, self.job.pack.engine, self.paused.pop(o.trial), points.get(o.trial, ())
-            )
-            for o in done
-            if o.trial in self.paused
+            t: snapshots.encode_trial(*origin, self.paused.pop(t), points.get(t, ()))
+            for t in [o.trial for o in done]
+            if t in self.paused
         }
         if packed:
             self.ledger.keep_paused(study.id, packed)
         return packed
 
     def _commit(self) -> None:
-        if not self.finished:
+        """Write the rows of what has finished, on rank 0 and as long as the claim is held."""
+        if not self.finished or self.beat.lost:
             return
-        study, done, self.finished = self.job.pack.study, self.finished, []
+        assigned, study = self.assignment, self.pack.study
+        done, self.finished = self.finished, []
         paused: Collection[str] = ()
         with suppress(DatasetLostError):  # the commit keeps the rows elsewhere, and raises
             paused = self._keep_paused(done)
         of_the_pack = {
-            "pack": self.job.pack.id,
-            "pack_models": len(self.trials),
-            "engine": self.job.pack.engine,
-            "device": device_name(self.job.device),
+            "pack": self.pack.id,
+            "pack_models": len(self.trials) - self.taken,
+            "engine": self.pack.engine,
+            "device": device_name(assigned.device),
             "world_size": self.group.size,
         }
         trials = [
-            trial_row(self.job.columns, study, self.trials[outcome.trial], outcome, **of_the_pack)
-            for outcome in done
+            trial_row(assigned.columns, study, self.trials[o.trial], o, **of_the_pack) for o in done
         ]
         # ``asdict`` would copy what is in them, which takes as long as writing it.
         points = [dict(vars(m)) for outcome in done for m in self.points.pop(outcome.trial, ())]
-        run = self.ledger.commit(self.job.pack.id, study.experiment, points, trials)
+        run = self.ledger.commit(self.pack.id, study.experiment, points, trials)
         if run is None:
-            if self.heartbeat:
-                self.heartbeat.lost = True
+            self.beat.lost = True
             return
-        self.channel.send(self.job.ended(done, run))
-        over = [o.trial for o in done if o.trial in self.job.before and o.trial not in paused]
+        self.channel.send(assigned.ended(done, run))
+        over = [o.trial for o in done if o.trial in assigned.before and o.trial not in paused]
         if over:
             self.ledger.drop(study.id, over)
 
@@ -315,18 +318,18 @@ class _PackRun:
         if state is None:
             return
         header = SnapshotHeader(
-            pack=self.job.pack.id,
-            study=self.job.pack.study.id,
-            settings=settings_hash(self.job.pack.study),
+            pack=self.pack.id,
+            study=self.pack.study.id,
+            settings=settings_hash(self.pack.study),
             trials=tuple(self.trials),
             active=training.active,
             engine=training.engine,  # type: ignore[arg-type]
-            round=self.job.round,
+            round=self.assignment.round,
         )
         active = set(training.active)
         points = {trial: p for trial, p in self.points.items() if trial in active}
         body = snapshots.encode_body(state, points)
-        self.ledger.save(self.job.pack.id, snapshots.pack_snapshot(header, body))
+        self.ledger.save(self.pack.id, snapshots.pack_snapshot(header, body))
 
     def _report_not_kept(self, training: Trainer) -> None:
         if training.not_kept and not self.not_kept_reported:
@@ -335,66 +338,52 @@ class _PackRun:
                 f"its trials cannot be saved while they train: {training.not_kept}. They train on; "
                 "those that an interruption cuts off begin again."
             )
-            self.channel.send(Note(pack=self.job.pack.id, text=text, once=True))
+            self.channel.send(Note(pack=self.pack.id, text=text, once=True))
 
     def failed(self, error: Exception | SystemExit) -> Over:
-        """Commit what has finished, and describe what was raised.
-
-        Raises:
-            RankLostError: another rank has died, which is why this one raised.
-        """
+        """Commit what has finished, and describe what was raised."""
         if isinstance(error, DatasetLostError) and self.first:
             try:
                 self._commit()
             except DatasetLostError as kept:  # it says where
                 error = kept
-        failure = describe(error, self.job.moved)
-        try:
-            # This rank's error may only say that another left the group: that one's is the cause.
-            failure = self.channel.cause(failure, error)
-        except RankLostError:
-            if self.first and not self._claim_lost:
-                self._commit()
-            raise
+        failure = describe(error, self.assignment.moved, self.channel.cause(error))
         return self._ended_by(failure, write=not isinstance(error, ResultsError))
 
     def cut_off(self) -> Over:
         """The end of a pack whose training was interrupted; its last snapshot is kept."""
-        if self.watchdog.failure is not None:
-            return self._ended_by(self.watchdog.failure)
-        if self.first and not self._claim_lost:
-            self._commit()
-        return self.job.over("stopped")
+        if self.beat.failure is not None:
+            return self._ended_by(self.beat.failure)
+        self._commit()
+        return self.assignment.over("stopped")
 
     def _ended_by(self, failure: Failure, *, write: bool = True) -> Over:
         """Commit what has finished, and the failed trial, if that is known."""
-        pack, trial = self.job.pack, self._failed_trial(failure)
+        pack, trial = self.pack, self._failed_trial(failure)
         failure = replace(failure, trial=trial)
-        if self.heartbeat:
-            self.heartbeat.report()  # from which the driver sees whether it has trained at all
-        if self.first and not self._claim_lost and write:
+        if self.first:
+            self.beat.report()  # from which the driver sees whether it has trained at all
+        if self.first and not self.beat.lost and write:
             if trial is not None and not failure.clear:
                 outcome = failed_outcome(pack.study, trial, failure, self.position.step)
                 self._report_ended([outcome])
             self._commit()
-            if len(self.wanted) == 1:
+            if trial is not None and len(self.assignment.wanted) == 1:
                 self.ledger.delete(pack.id)
-        return self.job.over("failed", failure)
+        return self.assignment.over("failed", failure)
 
     def _failed_trial(self, failure: Failure) -> str | None:
-        """The trial that an exception is of: that in training, where they train one by one."""
-        if len(self.wanted) == 1:
-            return min(self.wanted)
-        if failure.cause == "memory" or failure.clear or self.group.size > 1:
+        """The trial that an exception is of: that in training, where they train one by one. Of a
+        group the group decides whose exception is the cause."""
+        if self.group.size > 1:
+            return None
+        if len(self.assignment.wanted) == 1:
+            return min(self.assignment.wanted)
+        if failure.cause == "memory" or failure.clear:
             return None
         return self.training.current if self.training is not None else None
 
-    @property
-    def _claim_lost(self) -> bool:
-        """Whether rank 0 has lost the claim."""
-        return self.heartbeat is not None and self.heartbeat.lost
-
     def close(self) -> None:
-        if self.heartbeat:
-            self.heartbeat.close()
-            self.ledger.release(self.job.pack.id)
+        self.beat.close()
+        if self.first:
+            self.ledger.release(self.pack.id)

@@ -150,7 +150,7 @@ def _retargeted(row: Mapping[str, Any], target: Target, steps: pd.Series | None)
     return {**amended, "stop_reason": "budget"} if row["stop_reason"] == "target" else amended
 
 
-def adopt(store: Store, states: Sequence[StudyState]) -> int:
+def join_searches(store: Store, states: Sequence[StudyState]) -> int:
     """Write into the rows of trials that other searches have recorded, and that those of
     ``states`` have drawn too, that they belong to both; how many.
 

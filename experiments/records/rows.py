@@ -13,7 +13,7 @@ from typing import Any
 
 import workloads
 from experiments.plan import Layout, Outcome, Study, Trial
-from experiments.scheduling.messages import Job
+from experiments.scheduling.messages import Assignment
 from results.schema import TRIALS
 from results.store import Store
 from workloads import Workload
@@ -93,18 +93,18 @@ def trial_row(
     }
 
 
-def record_lost_trial(store: Store, job: Job, outcome: Outcome) -> str | None:
+def record_lost_trial(store: Store, assignment: Assignment, outcome: Outcome) -> str | None:
     """Write the row of a trial that failed with its worker, which could not; its ``run``."""
-    pack = job.pack
+    pack = assignment.pack
     row = trial_row(
-        job.columns,
+        assignment.columns,
         pack.study,
         next(trial for trial in pack.trials if trial.id == outcome.trial),
         outcome,
         pack=pack.id,
         pack_models=len(pack.trials),
         engine=None if pack.engine == "auto" else pack.engine,
-        device=job.device,
+        device=assignment.device,
         world_size=pack.study.layout.workers,
     )
     return store.commit(pack.study.experiment, measurements=[], trials=[row])

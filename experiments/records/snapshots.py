@@ -15,7 +15,7 @@ from typing import Any
 
 from experiments.encoding import MalformedError, decode, encode, from_fields, to_fields
 from experiments.plan import Measurement, Study
-from experiments.scheduling.messages import Job, SnapshotHeader
+from experiments.scheduling.messages import Assignment, SnapshotHeader
 from experiments.scheduling.packs import pack_id
 from results.run_state.checkpoints import Checkpoints
 from results.run_state.claims import Claims
@@ -111,7 +111,9 @@ def divide(
     return headers
 
 
-def leave_to_next_run(checkpoints: Checkpoints, job: Job, culprit: str | None) -> None:
+def leave_to_next_run(
+    checkpoints: Checkpoints, assignment: Assignment, culprit: str | None
+) -> None:
     """Leave the trials of a pack that ended the program to the next run: all but the ``culprit``,
     or in halves where it is not known.
 
@@ -119,17 +121,17 @@ def leave_to_next_run(checkpoints: Checkpoints, job: Job, culprit: str | None) -
     culprit leaves a header without active trials, by which the next runs know it
     (``passed_over``).
     """
-    study, trials = job.pack.study, [trial.id for trial in job.pack.trials]
-    left = [trial for trial in trials if trial in job.wanted and trial != culprit]
+    study, trials = assignment.pack.study, [trial.id for trial in assignment.pack.trials]
+    left = [trial for trial in trials if trial in assignment.wanted and trial != culprit]
     half = (len(left) + 1) // 2
     parts = [left] if culprit else [left[:half], left[half:]]
     groups = {pack_id(study.id, part): part for part in parts if part}
-    divided = divide(checkpoints, job.pack.id, trials, groups)
+    divided = divide(checkpoints, assignment.pack.id, trials, groups)
     stateless = {} if divided else {pack: (part, part) for pack, part in groups.items()}
     if culprit is not None:
         stateless[pack_id(study.id, [culprit])] = [culprit], []
     for pack, (part, active) in stateless.items():
-        header = job.without_state(pack, part, active, settings_hash(study))
+        header = assignment.without_state(pack, part, active, settings_hash(study))
         checkpoints.save(pack, pack_snapshot(header, b""))
 
 

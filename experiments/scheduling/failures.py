@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from experiments.plan import Outcome, Study, Trial
-from experiments.scheduling.messages import Cause, Failure, SnapshotHeader
-from experiments.scheduling.packs import AssignedPack, pack_id
+from experiments.scheduling.messages import Assignment, Cause, Failure, SnapshotHeader
+from experiments.scheduling.packs import pack_id
 from experiments.scheduling.rounds import Wave
 from experiments.scheduling.study_state import StudyState
 
@@ -146,27 +146,39 @@ class Failures:
                 return state, wave, trials, wanted, header
         return None
 
-    def after(self, out: AssignedPack, failure: Failure, left: Sequence[Trial]) -> Next:
-        """What the trials that are ``left`` of a failed pack do next."""
-        state, cause, alone = out.state, failure.cause, len(left) == 1
-        history = self._histories.pop(out.job.pack.id, _History())
+    def after(
+        self,
+        assignment: Assignment,
+        shape: str,
+        failure: Failure,
+        left: Sequence[Trial],
+        step: int,
+    ) -> Next:
+        """What the trials that are ``left`` of a failed pack do next.
+
+        Args:
+            shape: of its study.
+            step: the last that was reported of it.
+        """
+        cause, alone, study = failure.cause, len(left) == 1, assignment.pack.study.id
+        history = self._histories.pop(assignment.pack.id, _History())
         never_run = cause == "raised" or (cause == "memory" and failure.trial is not None)
-        if failure.clear or (never_run and state.shape not in self.proven):
+        if failure.clear or (never_run and shape not in self.proven):
             unnamed = left and failure.trial is None and not failure.clear
             return Next(ends=True, culprit=left[0] if unnamed else None)
         if cause == "memory" and len(left) > 1:
-            self._largest[state.study.id] = len(left) // 2
+            self._largest[study] = len(left) // 2
         elif cause == "memory":  # a single trial needs more than there is
-            self._largest.pop(state.study.id, None)
+            self._largest.pop(study, None)
         failed = f"a trial failed: {failure.message}"
         if not left or failure.trial not in (None, *(trial.id for trial in left)):  # the only cause
-            self._wait(out, [left] if left else [], _History())
+            self._wait(assignment, [left] if left else [], _History())
             return Next(note=failed)
         if cause == "lost":
             history.losses += 1
             cause = "died" if history.losses % _LOSSES == 0 else cause
         if cause != "lost":
-            history.step, history.beyond = out.step, None
+            history.step, history.beyond = step, None
         if cause in ("died", "hung"):
             history.deaths += failure.deaths
         what, several, single = _TABLE[cause]
@@ -175,22 +187,22 @@ class Failures:
             return Next(note=failed, culprit=left[0])
         if then == "halves":
             half = (len(left) + 1) // 2
-            self._wait(out, [left[:half], left[half:]], history)
+            self._wait(assignment, [left[:half], left[half:]], history)
             return Next(note=f"{what}, its trials are run in halves: {failure.message}")
-        self._wait(out, [left], history)
+        self._wait(assignment, [left], history)
         return Next(note=f"a pack is trained on by another worker: {failure.message}")
 
     def _wait(
-        self, out: AssignedPack, groups: Sequence[Sequence[Trial]], history: _History
+        self, assignment: Assignment, groups: Sequence[Sequence[Trial]], history: _History
     ) -> None:
         """Let each group wait as a pack: from the snapshot, where there is one."""
-        job, study = out.job, out.state.study.id
+        pack = assignment.pack
         ids = [[trial.id for trial in group] for group in groups]
-        packs = {pack_id(study, group): group for group in ids}
-        for pack in packs if history != _History() else ():
-            self._histories[pack] = replace(history)
-        headers = self.divide(job.pack.id, [trial.id for trial in job.pack.trials], packs)
-        anew = [job.without_state(pack, group, group) for pack, group in packs.items()]
+        packs = {pack_id(pack.study.id, group): group for group in ids}
+        for name in packs if history != _History() else ():
+            self._histories[name] = replace(history)
+        headers = self.divide(pack.id, [trial.id for trial in pack.trials], packs)
+        anew = [assignment.without_state(name, group, group) for name, group in packs.items()]
         self.waiting = [*(headers or anew), *self.waiting]
 
 

@@ -8,7 +8,7 @@ quick: a slow one slows the sweep.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +16,7 @@ from experiments.errors import ExperimentError, TrainingError
 from results.storage.masking import masked
 
 if TYPE_CHECKING:  # errors on the terminal describe a Failure, and load nothing heavy
-    from experiments.plan import Outcome, Pack, Trial
+    from experiments.plan import Outcome, Pack
     from results.storage.location import Location
 
 End = Literal["done", "stopped", "taken", "failed"]
@@ -124,53 +124,72 @@ class Over:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Offer:
-    """The pack can hold so many more trials. The driver answers each offer in ``Control.more``."""
-
-    pack: str
-    places: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Refused:
-    """Trials that the pack was given and does not train: another driver has them."""
+class Taken:
+    """Trials that the pack was assigned and does not train: another driver has them."""
 
     pack: str
     trials: tuple[str, ...]
 
 
-Message = Begun | Progress | Ended | Note | Offer | Refused | Over
+Message = Begun | Progress | Ended | Note | Taken | Over
 
 
 # What the driver gives
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
-    """A pack, and the parts of its rows that a worker does not know."""
+class Assignment:
+    """What a worker is to train: a pack and, as its trials end, further trials that join it.
+
+    A worker gets it at its start and asks for it again and again. In the meantime it only grows.
+    """
 
     pack: Pack
+    """Its trials are in the order in which they were assigned."""
     round: int
     columns: Mapping[str, Any]
     """Columns of the trials table that all trials of the study share."""
     wanted: frozenset[str]
     """Trials to record. A resumed pack may hold others, recorded since its snapshot."""
     before: Mapping[str, str] = field(default_factory=dict)
-    """Commits that had recorded trials of it when it was sent out, to be superseded."""
+    """Commits that had recorded trials of it when they were assigned, to be superseded."""
     size: int | None = None
-    """Trials that may train at once; as they end, their places are offered. ``None``: never."""
+    """Trials that may train at once; others join as they end. ``None``: none join."""
+    hits: tuple[int, ...] = ()
+    """Steps to target of the study that were recorded since the pack was assigned, in order."""
+    stop: bool = False
+    """Whether the driver asks to stop."""
     device: str = "cpu"
     moved: tuple[str, str] | None = None
     """The folder of the user's files on this worker, and the original one."""
 
-    def joined_by(self, more: More) -> Job:
-        """The same pack with trials that have been given to it since."""
+    def after(self, heard: int) -> Assignment:
+        """What has come since the first ``heard`` trials were assigned."""
+        if not heard:
+            return self
+        trials = self.pack.trials[heard:]
+        ids = [trial.id for trial in trials]
         return replace(
             self,
-            pack=replace(self.pack, trials=(*self.pack.trials, *more.trials)),
-            wanted=self.wanted | {trial.id for trial in more.trials},
-            before={**self.before, **more.before},
+            pack=replace(self.pack, trials=trials, known=()),
+            wanted=self.wanted.intersection(ids),
+            before={trial: self.before[trial] for trial in ids if trial in self.before},
         )
+
+    def joined_by(self, news: Assignment) -> Assignment:
+        """The same with what has come since."""
+        return replace(
+            self,
+            pack=replace(self.pack, trials=(*self.pack.trials, *news.pack.trials)),
+            wanted=self.wanted | news.wanted,
+            before={**self.before, **news.before},
+            hits=news.hits,
+            stop=news.stop,
+        )
+
+    def without(self, trials: Iterable[str]) -> Assignment:
+        """The same where these are another driver's."""
+        return replace(self, wanted=self.wanted.difference(trials))
 
     def without_state(
         self, pack: str, trials: Sequence[str], active: Sequence[str], settings: str = ""
@@ -222,41 +241,16 @@ class Job:
         return Over(pack=self.pack.id, study=self.pack.study.id, end=end, failure=failure)
 
 
-@dataclass(frozen=True, kw_only=True)
-class More:
-    """The answer to an ``Offer``: trials of the pack's study to train too, perhaps none."""
-
-    trials: tuple[Trial, ...] = ()
-    before: Mapping[str, str] = field(default_factory=dict)
-    """As in ``Job``."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Control:
-    """Control of a pack by the driver: stop, use the records of other packs, train more trials."""
-
-    stop: bool = False
-    hits: tuple[int, ...] = ()
-    """All steps to target of the study recorded since the pack was sent out, in that order."""
-    more: tuple[More, ...] = ()
-    """The answers to all of the worker's offers, in their order."""
-
-
-class RankLostError(Exception):
-    """A rank of a worker group has died: its pack is not at fault, and goes on from its snapshot on
-    another group."""
-
-
 @dataclass
 class Channel:
-    """A worker's connection to the driver. Both calls are cheap; ``control`` is polled with the
-    pack's id between steps."""
+    """A worker's connection to the driver. Both calls are cheap; ``ask`` is called about twice a
+    second, beside the training."""
 
     send: Callable[[Message], None]
-    control: Callable[[str], Control]
-    cause: Callable[[Failure, BaseException], Failure] = lambda failure, _: failure
-    """What has made a pack's code raise, which a rank of a group learns from the others. It raises
-    ``RankLostError`` if one of them has died."""
+    ask: Callable[[Assignment], Assignment]
+    """The assignment as it is by now, from how it was."""
+    cause: Callable[[BaseException], Cause | None] = lambda _: None
+    """What an exception of a rank says of the other ranks of its group."""
 
 
 @dataclass(frozen=True, kw_only=True)

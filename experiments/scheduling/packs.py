@@ -1,4 +1,4 @@
-"""The next pack: which study gets it, which of its trials, in which order, and the job of it.
+"""The next pack: which study gets it, which of its trials, in which order, and its assignment.
 
 Pure decisions on the state of the studies. In a study the most promising trials run first, so that
 dominated stopping begins early. The order in which a fixed table is trained changes only the cost,
@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 
 from experiments.plan import Pack, Trial, Value
-from experiments.scheduling.messages import Job
+from experiments.scheduling.messages import Assignment
 from experiments.scheduling.rounds import Wave
 from experiments.scheduling.study_state import StudyState
 from experiments.search.space import Dimension
@@ -35,15 +35,29 @@ _MISSED = 2.0
 
 
 @dataclass
-class AssignedPack:
-    """A pack that a worker has."""
+class Running:
+    """A pack that a worker trains."""
 
-    job: Job
+    assignment: Assignment
     state: StudyState
-    hits: list[int] = field(default_factory=list)
-    """Steps to target of the study that were recorded since it was sent out."""
+    active: set[str]
+    """Its trials that have not ended."""
     step: int = 0
     """The last step that it reported."""
+    before_news: int | None = None
+    """How many trials it had before the changes that ``Dispatcher.news`` has not handed on."""
+
+    def begin(self, engine: str) -> None:
+        """A worker has begun with it, perhaps the successor of one that has died."""
+        pack = replace(self.assignment.pack, engine=engine)  # type: ignore[arg-type]
+        self.assignment = replace(self.assignment, pack=pack)
+        self.active = set(self.assignment.wanted & self.state.busy)
+        self.state.engine = engine
+
+    def change(self, assignment: Assignment) -> None:
+        if self.before_news is None:
+            self.before_news = len(self.assignment.pack.trials)
+        self.assignment = assignment
 
 
 def choose(
@@ -188,7 +202,7 @@ def _unit(dimension: Dimension, value: Value | None) -> float:
     return 0.5 if value is None else dimension.unit(value)
 
 
-def make_job(
+def assign(
     state: StudyState,
     wave: Wave,
     trials: Sequence[Trial],
@@ -197,18 +211,18 @@ def make_job(
     wanted: Iterable[str] | None = None,
     pack: str | None = None,
     size: int | None = None,
-) -> Job:
-    """The job of a pack of ``trials`` in the open wave of a study.
+) -> Assignment:
+    """The assignment of a pack of ``trials`` in the open wave of a study.
 
     Args:
         wanted: those of them to record; all, unless given.
         pack: the id of the snapshot that it continues.
-        size: see ``Job``.
+        size: see ``Assignment``.
     """
     study = replace(state.study, keep=wave.keep)
     ids = [trial.id for trial in trials]
     wanted_ids = frozenset(ids if wanted is None else wanted)
-    return Job(
+    return Assignment(
         pack=Pack(
             id=pack or pack_id(study.id, ids),
             study=study,

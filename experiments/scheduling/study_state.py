@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from experiments.plan import Study, Trial
+from experiments.plan import Outcome, Study, Trial
 from experiments.scheduling import rounds
 from experiments.scheduling.messages import StudyPlanned
 from experiments.scheduling.rounds import Counts, Record, Remaining
@@ -150,6 +150,13 @@ class StudyState:
                 del self._sorted_hits[bisect_left(self._sorted_hits, before.steps_to_target)]
             if record.steps_to_target is not None:
                 insort(self._sorted_hits, record.steps_to_target)
+
+    def end(self, outcome: Outcome, pack: str, run: str) -> None:
+        """Take in what a pack of ours has recorded."""
+        seconds = outcome.train_seconds + outcome.evaluation_seconds + outcome.other_seconds
+        self.pack_seconds[pack] = max(seconds, self.pack_seconds.get(pack, 0.0))
+        self.busy.discard(outcome.trial)
+        self.put(outcome.trial, Record.of(outcome, run))
 
     def searches_of(self, trial: str) -> Mapping[str, int]:
         """The searches that a recorded trial belongs to."""

@@ -101,6 +101,8 @@ def main(root: str, address: str, kind: str) -> None:
     if address == "auto":  # in a process of its own
         local_ray._ALONE_SECONDS = 0.0  # a small sweep that is to have a Ray
     seconds = os.environ.get("FAKE_FOR")
+    hang = os.environ.get("FAKE_HANG")
+    pace = replace(PACE, hang=float(hang), silent=2 * float(hang)) if hang else PACE
     try:
         did = sweep(
             of,
@@ -108,7 +110,7 @@ def main(root: str, address: str, kind: str) -> None:
             address=address,
             num_cpus=1,
             trainer=trainer,
-            pace=replace(PACE, hang=float(os.environ.get("FAKE_HANG", PACE.hang))),
+            pace=pace,
             observer=say,
             seconds=float(seconds) if seconds else None,
         )

@@ -9,7 +9,7 @@ from experiments.errors import ExperimentError
 from experiments.plan import Outcome
 from experiments.records.snapshots import settings_hash
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.messages import Event, Failure, Job, Round, SnapshotHeader
+from experiments.scheduling.messages import Assignment, Event, Failure, Round, SnapshotHeader, Taken
 from experiments.scheduling.rounds import Record
 from experiments.scheduling.study_state import StudyState
 from tests.experiments.fakes import Plan, points, study
@@ -25,10 +25,10 @@ def dispatcher(states: Sequence[StudyState], **options: Any) -> tuple[Dispatcher
     return Dispatcher(states, observer=seen.append, **options), seen
 
 
-def take(of: Dispatcher) -> Job:
-    job = of.next()
-    assert isinstance(job, Job)
-    return job
+def take(of: Dispatcher) -> Assignment:
+    assignment = of.next()
+    assert isinstance(assignment, Assignment)
+    return assignment
 
 
 def outcome(trial: str, steps: int | None = 50, seconds: float = 0.0) -> Outcome:
@@ -43,34 +43,34 @@ def outcome(trial: str, steps: int | None = 50, seconds: float = 0.0) -> Outcome
     )
 
 
-def finish(of: Dispatcher, job: Job, seconds: float = 16.0) -> None:
-    of.receive(job.begun("stacked"))
-    ended = [outcome(trial, seconds=seconds) for trial in sorted(job.wanted)]
-    of.receive(job.ended(ended, "run"))
-    of.receive(job.over("done"))
+def finish(of: Dispatcher, assignment: Assignment, seconds: float = 16.0) -> None:
+    of.receive(assignment.begun("stacked"))
+    ended = [outcome(trial, seconds=seconds) for trial in sorted(assignment.wanted)]
+    of.receive(assignment.ended(ended, "run"))
+    of.receive(assignment.over("done"))
 
 
-def train(of: Dispatcher, job: Job, step: int = 25) -> None:
+def train(of: Dispatcher, assignment: Assignment, step: int = 25) -> None:
     """A pack begins, and comes to a step."""
-    of.receive(job.begun("stacked"))
-    of.receive(job.progress(step, step, (0.5,)))
+    of.receive(assignment.begun("stacked"))
+    of.receive(assignment.progress(step, step, (0.5,)))
 
 
 def failure(clear: bool = False, **of: Any) -> Failure:
     return Failure(message="ValueError: no", hint=None, traceback="…", clear=clear, **of)
 
 
-def names(jobs: Sequence[Job]) -> list[tuple[str, int, int]]:
-    return [(job.pack.study.id, job.round, len(job.wanted)) for job in jobs]
+def names(assignments: Sequence[Assignment]) -> list[tuple[str, int, int]]:
+    return [(each.pack.study.id, each.round, len(each.wanted)) for each in assignments]
 
 
-def drive(of: Dispatcher) -> list[Job]:
+def drive(of: Dispatcher) -> list[Assignment]:
     """Everything, one pack at a time."""
-    jobs = []
-    while isinstance(job := of.next(), Job):
-        jobs.append(job)
-        finish(of, job)
-    return jobs
+    assignments = []
+    while isinstance(assignment := of.next(), Assignment):
+        assignments.append(assignment)
+        finish(of, assignment)
+    return assignments
 
 
 def test_breadth_first_and_the_longest_first() -> None:
@@ -112,36 +112,35 @@ def test_a_wave_is_cut_to_occupy_all_workers() -> None:
     assert of.next() == "wait"  # the study has no engine yet
     train(of, first)
     others = [take(of) for _ in range(3)]
-    assert {job.pack.engine for job in others} == {"stacked"}
+    assert {assignment.pack.engine for assignment in others} == {"stacked"}
     assert of.next() == "wait"
-    assert len({t for job in (first, *others) for t in job.wanted}) == 16
+    assert len({t for assignment in (first, *others) for t in assignment.wanted}) == 16
 
 
 def test_packs_that_are_out_hear_what_others_find() -> None:
     of, _ = dispatcher([state("a", trials=16)], slots=2)
-    told: list[tuple[str, tuple[int, ...]]] = []
-    of.share = lambda pack, known: told.append((pack, known))
     first = take(of)
     train(of, first)
     second = take(of)
     done = outcome(min(first.wanted), 30)
     of.receive(first.ended([done]))
-    assert told == []  # until it is safe
+    assert of.news() == []  # until it is safe
     of.receive(first.ended([done], "run"))
-    assert told == [(second.pack.id, (30,))]
+    (news,) = of.news()
+    assert (news.pack.id, news.hits, news.pack.trials) == (second.pack.id, (30,), ())
+    assert of.assigned(second).hits == (30,)
+    assert of.news() == []
 
 
 def test_packs_that_are_out_hear_what_other_drivers_found() -> None:
     of, _ = dispatcher([state("a", trials=16)], pack_size=8)
-    told: list[tuple[str, tuple[int, ...]]] = []
-    of.share = lambda pack, known: told.append((pack, known))
     mine = take(of)
     assert not of.shares_with(mine.wanted)
     theirs = sorted({f"a-{i}" for i in range(16)} - mine.wanted)
     assert of.shares_with([*mine.wanted, *theirs])
     of.merge({"a": {theirs[0]: Record.of(outcome(theirs[0], 30))}}, theirs[1:])
     of.merge({"a": {theirs[0]: Record.of(outcome(theirs[0], 30))}}, theirs[1:])  # once is enough
-    assert told == [(mine.pack.id, (30,))]
+    assert of.assigned(mine).hits == (30,)
 
 
 def test_later_packs_know_the_study() -> None:
@@ -166,11 +165,11 @@ def test_what_others_train_waits_and_what_they_did_counts() -> None:
 
 def test_a_pack_that_somebody_took_comes_back_when_it_is_free() -> None:
     of, _ = dispatcher([state("a", trials=16)])
-    job = take(of)
-    of.receive(job.over("taken"))
+    assignment = take(of)
+    of.receive(assignment.over("taken"))
     assert of.next() == "wait"
     of.merge({}, [])
-    assert take(of).wanted == job.wanted
+    assert take(of).wanted == assignment.wanted
 
 
 def header(of: StudyState, trials: list[str], active: list[str]) -> SnapshotHeader:
@@ -191,13 +190,13 @@ def test_a_snapshot_is_continued_as_it_was() -> None:
     for trial in ids[:3]:
         one.put(trial, Record.of(outcome(trial)))
     of, _ = dispatcher([one], resumable=[header(one, ids, ids[2:])])
-    job = take(of)
-    assert job.pack.id == "kept"
-    assert [t.id for t in job.pack.trials] == ids
-    assert job.wanted == set(ids[3:])  # a-2 was recorded after the snapshot
-    assert job.pack.known == ()  # its own results are in the snapshot
-    assert job.pack.engine == "stacked"
-    finish(of, job)
+    assignment = take(of)
+    assert assignment.pack.id == "kept"
+    assert [t.id for t in assignment.pack.trials] == ids
+    assert assignment.wanted == set(ids[3:])  # a-2 was recorded after the snapshot
+    assert assignment.pack.known == ()  # its own results are in the snapshot
+    assert assignment.pack.engine == "stacked"
+    finish(of, assignment)
     assert take(of).pack.id != "kept"
 
 
@@ -223,3 +222,24 @@ def test_a_round_may_stop_the_sweep() -> None:
     finish(of, take(of))
     assert of.next() is None
     assert of.error is error
+
+
+def test_trials_join_in_the_place_of_those_that_have_ended() -> None:
+    of, _ = dispatcher([state("a", trials=16)], pack_size=8)
+    first = take(of)
+    train(of, first)
+    ended = sorted(first.wanted)
+    of.receive(first.ended([outcome(ended[0])]))
+    (news,) = of.news()
+    (joined,) = news.pack.trials
+    assert joined.id not in first.wanted
+    assert of.assigned(first).pack.trials == (*first.pack.trials, joined)
+    of.receive(Taken(pack=first.pack.id, trials=(joined.id,)))  # another driver has it
+    of.merge({}, [])  # and has given it up
+    of.receive(first.ended([outcome(ended[1])]))
+    again = of.assigned(first)
+    assert len({trial.id for trial in again.pack.trials}) == len(again.pack.trials) == 11
+    assert joined.id not in again.wanted
+    of.receive(first.over("done"))
+    drive(of)
+    assert of.trained == 16

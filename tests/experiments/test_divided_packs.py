@@ -13,16 +13,16 @@ from experiments.execution.ledger import Ledger
 from experiments.execution.worker import run_pack
 from experiments.plan import Pack
 from experiments.records.snapshots import divide, leave_to_next_run, passed_over, resumable
-from experiments.scheduling.messages import Begun, Job
+from experiments.scheduling.messages import Assignment, Begun
 from experiments.training.pack_training import Training
 from tests import problems
 from tests.experiments.test_worker import QUICK, Line
 
 
-def whole_job(engine: str) -> Job:
+def whole_pack(engine: str) -> Assignment:
     of = problems.study(optimizer="momentum", budget_steps=120, keep=None)
     trials = problems.trials(of, 5)
-    return Job(
+    return Assignment(
         pack=Pack(id="pack", study=of, trials=trials, engine=engine),  # type: ignore[arg-type]
         round=0,
         columns={"study": of.id},
@@ -30,8 +30,8 @@ def whole_job(engine: str) -> Job:
     )
 
 
-def train(job: Job, root: Path, line: Line, trainer: Any = Training) -> str:
-    end = run_pack(job, Ledger(str(root)), line.channel, trainer=trainer, pace=QUICK)
+def train(assignment: Assignment, root: Path, line: Line, trainer: Any = Training) -> str:
+    end = run_pack(assignment, Ledger(str(root)), line.channel, trainer=trainer, pace=QUICK)
     return end.end
 
 
@@ -48,8 +48,8 @@ def numbers(root: Path) -> tuple[Any, Any]:
 def test_parts_go_on_bit_for_bit(engine: str, tmp_path: Path, one_thread: None) -> None:
     """One part has a trial besides that had not begun: it joins at its first step."""
     del one_thread
-    job, line = whole_job(engine), Line()
-    ids = [trial.id for trial in job.pack.trials]
+    assignment, line = whole_pack(engine), Line()
+    ids = [trial.id for trial in assignment.pack.trials]
 
     class Stops(Training):
         def run(self, *_: Any) -> Any:
@@ -58,8 +58,8 @@ def test_parts_go_on_bit_for_bit(engine: str, tmp_path: Path, one_thread: None) 
                 line.stop = self.step >= 20
 
     first = replace(
-        job,
-        pack=replace(job.pack, trials=job.pack.trials[:4]),
+        assignment,
+        pack=replace(assignment.pack, trials=assignment.pack.trials[:4]),
         wanted=frozenset(ids[:4]),
     )
     root = tmp_path / "divided"
@@ -71,14 +71,14 @@ def test_parts_go_on_bit_for_bit(engine: str, tmp_path: Path, one_thread: None) 
     assert [header.pack for header in headers] == kept.list() == ["one", "other"]
     for header in headers:
         wanted = frozenset(header.active) - ended
-        part = replace(job, pack=replace(job.pack, id=header.pack), wanted=wanted)
+        part = replace(assignment, pack=replace(assignment.pack, id=header.pack), wanted=wanted)
         later = Line()
         assert train(part, root, later) == "done"
         assert set(later.committed) == wanted
         (started,) = (message for message in later.messages if isinstance(message, Begun))
         assert started.step >= 20
     assert kept.list() == []
-    assert train(job, tmp_path / "whole", Line()) == "done"
+    assert train(assignment, tmp_path / "whole", Line()) == "done"
     for found, wanted_table in zip(numbers(root), numbers(tmp_path / "whole"), strict=True):
         assert found.equals(wanted_table)
 
@@ -97,18 +97,18 @@ def test_a_pack_without_a_snapshot_is_left_to_the_next_run(
 ) -> None:
     """In halves that begin anew, until the trial that hung is known."""
     del one_thread
-    job = whole_job(engine)
-    ids = [trial.id for trial in job.pack.trials]
-    kept, studies = Ledger(str(tmp_path)), [job.pack.study]
+    assignment = whole_pack(engine)
+    ids = [trial.id for trial in assignment.pack.trials]
+    kept, studies = Ledger(str(tmp_path)), [assignment.pack.study]
 
-    leave_to_next_run(kept, job, None)
+    leave_to_next_run(kept, assignment, None)
     halves = {header.active: header for header in resumable(kept.store, studies)}
     assert set(halves) == {tuple(ids[:3]), tuple(ids[3:])}
     assert passed_over(kept.store, studies) == set()
 
     left = halves[tuple(ids[:3])]
-    pack = replace(job.pack, id=left.pack, trials=job.pack.trials[:3])
-    half = replace(job, pack=pack, wanted=frozenset(left.active))
+    pack = replace(assignment.pack, id=left.pack, trials=assignment.pack.trials[:3])
+    half = replace(assignment, pack=pack, wanted=frozenset(left.active))
     leave_to_next_run(kept, half, ids[1])
     assert passed_over(kept.store, studies) == {ids[1]}
     others = {header.active for header in resumable(kept.store, studies)} - set(halves)
@@ -120,8 +120,8 @@ def test_a_pack_without_a_snapshot_is_left_to_the_next_run(
 
 
 def test_a_header_of_other_settings_passes_nothing_over(tmp_path: Path) -> None:
-    job = whole_job("module")
-    kept, study = Ledger(str(tmp_path)), job.pack.study
-    leave_to_next_run(kept, job, job.pack.trials[0].id)
+    assignment = whole_pack("module")
+    kept, study = Ledger(str(tmp_path)), assignment.pack.study
+    leave_to_next_run(kept, assignment, assignment.pack.trials[0].id)
     assert passed_over(kept.store, [replace(study, budget_steps=240)]) == set()
     assert kept.list() == []

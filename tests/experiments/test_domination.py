@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from experiments.plan import Measurement, Outcome, Pack
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.messages import Job
+from experiments.scheduling.messages import Assignment
 from experiments.scheduling.rounds import Record
 from experiments.scheduling.study_state import StudyState
 from results.targets.target import Target
@@ -45,29 +45,31 @@ class Sweep:
         dispatcher = Dispatcher(states, slots=slots, pack_size=size, observer=lambda _: None)
         training: dict[str, FakeTraining] = {}
         told: dict[str, int] = {}
-        jobs: dict[str, Job] = {}
+        assignments: dict[str, Assignment] = {}
 
-        def share(pack: str, steps: tuple[int, ...]) -> None:
-            """All that was found since it left: it is told what it has not heard yet."""
-            training[pack].know(steps[told[pack] :])
-            told[pack] = len(steps)
-
-        dispatcher.share = share
         out: dict[str, Iterator[list[Measurement | Outcome]]] = {}
         while looks is None or looks > 0:
-            while len(out) < slots and isinstance(job := dispatcher.next(), Job):
-                pack = job.pack
+            while len(out) < slots and isinstance(assignment := dispatcher.next(), Assignment):
+                pack = assignment.pack
                 training[pack.id], told[pack.id] = FakeTraining(pack), 0
                 taken = {t.id: self.paused.pop(t.id) for t in pack.trials if t.id in self.paused}
                 training[pack.id].resume(taken)
                 out[pack.id] = training[pack.id].run()
-                dispatcher.receive(job.begun("module"))
-                jobs[pack.id] = job
+                dispatcher.receive(assignment.begun("module"))
+                assignments[pack.id] = assignment
             if not out:
                 assert dispatcher.finished
                 return True
             pack_id = self.order.choice(sorted(out))
-            self._look(dispatcher, jobs[pack_id], out)
+            for news in dispatcher.news():
+                pack = news.pack
+                training[pack.id].know(news.hits[told[pack.id] :])
+                told[pack.id] = len(news.hits)
+                training[pack.id].add(pack.trials)
+                training[pack.id].resume(
+                    {t.id: self.paused.pop(t.id) for t in pack.trials if t.id in self.paused}
+                )
+            self._look(dispatcher, assignments[pack_id], out)
             self.paused |= training[pack_id].paused
             training[pack_id].paused.clear()
             looks = None if looks is None else looks - 1
@@ -77,17 +79,17 @@ class Sweep:
     def _look(
         self,
         dispatcher: Dispatcher,
-        job: Job,
+        assignment: Assignment,
         out: dict[str, Iterator[list[Measurement | Outcome]]],
     ) -> None:
-        events = next(out[job.pack.id], None)
+        events = next(out[assignment.pack.id], None)
         if events is None:
-            del out[job.pack.id]
-            dispatcher.receive(job.over("done"))
+            del out[assignment.pack.id]
+            dispatcher.receive(assignment.over("done"))
             return
         ended = [replace(o, train_seconds=self.order.random()) for o in self.take_in(events)]
         if ended:
-            dispatcher.receive(job.ended(ended, "run"))
+            dispatcher.receive(assignment.ended(ended, "run"))
 
     def take_in(self, events: Sequence[Measurement | Outcome]) -> tuple[Outcome, ...]:
         """Record what a look gave; the trials that it ended."""

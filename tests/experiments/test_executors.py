@@ -40,7 +40,7 @@ from concurrent.futures import ThreadPoolExecutor
 from experiments.execution.executors.base import Executor
 from experiments.execution.ledger import Ledger
 from experiments.execution.worker import run_pack
-from experiments.scheduling.messages import Channel, Control
+from experiments.scheduling.messages import Channel
 
 
 class Threads(Executor):
@@ -51,22 +51,18 @@ class Threads(Executor):
     def pool(self, layout):
         return self
 
-    def run(self, dispatcher, stop, poll):
-        def control(pack):
-            return Control(stop=bool(stop) or dispatcher.stopped)
-
+    def run(self, dispatcher):
         def work(_):
             ledger = Ledger(self.context.location)
-            channel = Channel(send=dispatcher.receive, control=control)
-            while not stop and (job := dispatcher.next()) is not None:
-                if job == "wait":
+            channel = Channel(send=dispatcher.receive, ask=dispatcher.assigned)
+            while (answer := dispatcher.next()) is not None:
+                if answer == "wait":
                     time.sleep(0.01)
                 else:
-                    run_pack(job, ledger, channel, trainer=self.context.trainer)
+                    run_pack(answer, ledger, channel, trainer=self.context.trainer)
 
         with ThreadPoolExecutor(self.slots) as threads:
             list(threads.map(work, range(self.slots)))
-        poll()
 
 
 not_one = 3
@@ -119,7 +115,7 @@ def test_it_trains_every_pack_and_ends(
         dispatcher = Dispatcher(
             states, slots=pool.slots, device=pool.device, observer=lambda _: None
         )
-        pool.run(dispatcher, Stop(), lambda: None)
+        pool.run(dispatcher)
     assert said
     assert dispatcher.finished
     assert dispatcher.error is None
@@ -131,11 +127,12 @@ def test_a_stop_before_the_first_pack_trains_nothing(
     name: str, tmp_path: Path, threads: str
 ) -> None:
     address = {"user's": threads}.get(name, name)
-    dispatcher = Dispatcher([state("a")], observer=lambda _: None)
+    stop = Stop(seconds=0)
+    dispatcher = Dispatcher([state("a")], observer=lambda _: None, stop=lambda: bool(stop))
     executor = executors.find(address)(address, context(tmp_path / "runs"))
     with executor, executor.connect(lambda _: None) as pools:
         (pool,) = pools.values()
-        pool.run(dispatcher, Stop(seconds=0), lambda: None)
+        pool.run(dispatcher)
     assert dispatcher.trained == 0
 
 

@@ -16,47 +16,50 @@ from experiments.execution.ledger import Ledger
 from experiments.execution.ray import demand
 from experiments.execution.ray.mailbox import Mailbox
 from experiments.execution.ray.ranks import process_group
-from experiments.execution.ray.ranks.verdict import LOST, Report, Verdict, judge, killed
+from experiments.execution.ray.ranks.group import find_cause, killed
 from experiments.execution.worker import run_pack
 from experiments.parallel.ranks import SingleRank, UnconnectedRank
 from experiments.plan import Layout
-from experiments.scheduling.messages import Begun, Control, Failure, Over, RankLostError
+from experiments.scheduling.messages import Begun, Failure, Over
 from tests.experiments.fakes import FakeTraining
-from tests.experiments.test_worker import QUICK, Line, job, results
+from tests.experiments.test_worker import QUICK, Line, assignment, results
 from tests.problems import engine, study, trials
 
 
-def failure(text: str) -> Failure:
-    return Failure(message=text, hint=None, traceback=text, clear=False)
+def failure(text: str, cause: Any = "raised") -> Failure:
+    return Failure(message=text, hint=None, traceback=text, clear=False, cause=cause)
 
 
-def report(rank: int, error: Any) -> Report:
-    return Report(rank=rank, failure=failure(f"rank {rank} {error}"), error=error)
+def ended(rank: int, cause: Any = None, end: Any = "failed") -> Over:
+    why = failure(f"rank {rank} {cause}", cause) if cause else None
+    return Over(pack="pack", end=end, failure=why)
+
+
+def ends(*causes: tuple[int, str]) -> dict[int, Over]:
+    return {rank: ended(rank, cause) for rank, cause in causes}
 
 
 @pytest.mark.parametrize(
-    ("reports", "dead", "message"),
+    ("causes", "dead", "message"),
     [
-        ([report(1, "raised"), report(0, "left")], {}, "rank 1 raised"),
-        ([report(0, "left"), report(1, "raised")], {}, "rank 1 raised"),
-        ([report(2, "raised"), report(1, "raised"), report(0, "left")], {}, "rank 2 raised"),
-        ([report(0, "raised")], {1: "died"}, None),
-        ([report(0, "left")], {1: "died"}, None),
+        ([(1, "raised"), (0, "lost")], {}, "rank 1 raised"),
+        ([(0, "lost"), (1, "raised")], {}, "rank 1 raised"),
+        ([(2, "raised"), (1, "raised"), (0, "lost")], {}, "rank 2 raised"),
+        ([(0, "lost"), (1, "memory")], {}, "rank 1 memory"),
+        ([(0, "raised")], {1: "died"}, None),
+        ([(0, "lost")], {1: "died"}, None),
         ([], {0: "died", 1: "died"}, None),
-        ([report(0, "left"), report(1, "left")], {}, None),
-        ([report(0, "waited"), report(2, "left")], {}, "rank 1 of 3 hung: the others waited 9 s"),
-        ([report(0, "waited")], {}, "ranks 1, 2 of 3 hung: the others waited 9 s for them"),
-        ([report(0, "left")], {}, None),
+        ([(0, "lost"), (1, "lost")], {}, None),
+        ([(0, "hung"), (2, "lost")], {}, "rank 1 of 3 hung: the others waited 9 s"),
+        ([(0, "hung")], {}, "ranks 1, 2 of 3 hung: the others waited 9 s for them"),
+        ([(0, "lost")], {}, None),
     ],
 )
-def test_the_cause(reports: list[Report], dead: dict[int, str], message: str | None) -> None:
-    size = 3 if message and "hung" in message else 1 + max([0, *dead, *(r.rank for r in reports)])
-    verdict = judge(size, reports, dead, 9.0)
-    if message is None:
-        assert verdict == LOST
-    else:
-        assert verdict.failure is not None
-        assert verdict.failure.message.startswith(message)
+def test_the_cause(causes: list[Any], dead: dict[int, str], message: str | None) -> None:
+    ranks = [0, *dead, *(rank for rank, _ in causes)]
+    size = 3 if message and "hung" in message else 1 + max(ranks)
+    found = find_cause(size, ends(*causes), dead, 9.0)
+    assert (found and found.message[: len(message or "")]) == message
 
 
 def test_a_failure_names_the_rank_that_died() -> None:
@@ -66,26 +69,26 @@ def test_a_failure_names_the_rank_that_died() -> None:
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (RuntimeError("[x/gloo/transport/tcp/pair.cc:547] Connection closed by peer"), "left"),
-        (RuntimeError("Application timeout caused pair closure"), "left"),
+        (RuntimeError("[x/gloo/transport/tcp/pair.cc:547] Connection closed by peer"), "lost"),
+        (RuntimeError("Application timeout caused pair closure"), "lost"),
         (
             RuntimeError("[gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 6000ms for"),
-            "waited",
+            "hung",
         ),
-        (dist.DistNetworkError("Connection was likely closed."), "left"),
-        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), "raised"),
-        (ValueError("Connection closed by peer"), "raised"),
-        (SystemExit("enough"), "raised"),
+        (dist.DistNetworkError("Connection was likely closed."), "lost"),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), None),
+        (ValueError("Connection closed by peer"), None),
+        (SystemExit("enough"), None),
     ],
 )
-def test_what_an_exception_says_of_other_ranks(error: BaseException, kind: str) -> None:
+def test_what_an_exception_says_of_other_ranks(error: BaseException, kind: str | None) -> None:
     assert process_group.classify(error) == kind
 
 
 def test_a_users_exception_about_a_lost_rank_is_no_cause() -> None:
     error = ValueError("my collective failed")
     error.__cause__ = dist.DistBackendError("NCCL error")
-    assert process_group.classify(error) == "left"
+    assert process_group.classify(error) == "lost"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's interfaces")
@@ -116,41 +119,37 @@ class LosesRank(FakeTraining):
                 raise RuntimeError("gloo/transport: Connection closed by peer")
 
 
-def lost(_failure: Failure, _error: BaseException) -> Failure:
-    raise RankLostError
+class SoloGroup(SingleRank):
+    """Rank 0 of a group whose other rank says nothing."""
+
+    size = 2
 
 
 def test_a_lost_rank_is_no_failure_of_the_pack(tmp_path: Path) -> None:
-    line, given = Line(), job(12)
-    channel = line.channel
-    channel.cause = lost
-    pace, ledger = QUICK, Ledger(str(tmp_path))
-    with pytest.raises(RankLostError):
-        run_pack(given, ledger, channel, trainer=LosesRank, pace=pace)
-    assert not any(isinstance(message, Over) for message in line.messages)
+    line, given, group = Line(), assignment(12), SoloGroup()
+    channel, ledger = replace(line.channel, cause=process_group.classify), Ledger(str(tmp_path))
+    end = run_pack(given, ledger, channel, trainer=LosesRank, pace=QUICK, group=group)
+    assert end.failure is not None
+    assert (end.failure.cause, end.failure.trial) == ("lost", None)
     assert ledger.claims.all() == []
     first = results(tmp_path)
     assert 0 < len(first) < 12
     assert "error" not in {reason for reason, _, _ in first.values()}
     line = Line()
-    rest = replace(given, wanted=given.wanted - set(first))  # as ``WorkerContext.job`` has it
-    run_pack(rest, ledger, line.channel, trainer=FakeTraining, pace=pace)
+    rest = replace(given, wanted=given.wanted - set(first))  # as ``Mailbox.ask`` has it
+    run_pack(rest, ledger, line.channel, trainer=FakeTraining, pace=QUICK)
     begun = line.messages[0]
     assert isinstance(begun, Begun)
     assert begun.step > 0  # from the snapshot
     assert results(tmp_path).keys() == given.wanted
 
 
-def test_what_another_rank_raised_is_the_packs_failure(tmp_path: Path) -> None:
-    line = Line()
-    channel = line.channel
-    channel.cause = lambda _failure, _error: failure("ValueError: on rank 1")
-    end = run_pack(job(1), Ledger(str(tmp_path)), channel, trainer=Raises, pace=QUICK)
+def test_a_rank_does_not_record_what_another_may_have_caused(tmp_path: Path) -> None:
+    how: Any = {"trainer": Raises, "pace": QUICK, "group": SoloGroup()}
+    end = run_pack(assignment(1), Ledger(str(tmp_path)), Line().channel, **how)
     assert end.failure is not None
-    assert end.failure.message == "ValueError: on rank 1"
-    assert end.failure.trial == "study-0"
-    (row,) = Ledger(str(tmp_path)).store.trials().to_dict("records")
-    assert row["error"] == "ValueError: on rank 1"
+    assert end.failure.trial is None
+    assert results(tmp_path) == {}
 
 
 class Raises(FakeTraining):
@@ -172,7 +171,7 @@ class LeftAtOnce(SingleRank):
 def test_a_claim_of_which_the_others_do_not_hear_is_released(tmp_path: Path) -> None:
     ledger = Ledger(str(tmp_path))
     with pytest.raises(RuntimeError):
-        run_pack(job(), ledger, Line().channel, group=LeftAtOnce(), trainer=FakeTraining)
+        run_pack(assignment(), ledger, Line().channel, group=LeftAtOnce(), trainer=FakeTraining)
     assert ledger.claims.all() == []
 
 
@@ -211,36 +210,21 @@ def test_all_ranks_take_part_in_a_snapshot_and_rank_0_writes_it(
     for rank in range(2):
         monkeypatch.setattr(CountsSnapshots, "taken", 0)
         group = Replayed(rank, said)
-        run_pack(job(), ledger, Line().channel, group=group, trainer=CountsSnapshots, pace=QUICK)
+        run_pack(
+            assignment(), ledger, Line().channel, group=group, trainer=CountsSnapshots, pace=QUICK
+        )
         taken.append(CountsSnapshots.taken)
     assert group.said == []  # as many agreements on both
     assert taken[0] == taken[1] == len(written) > 0
 
 
-def test_reports_and_verdicts_belong_to_an_attempt() -> None:
-    mailbox = Mailbox()
-    mailbox.report("pack", "first", report(1, "raised"))
-    assert mailbox.reports("pack", "first") == ([report(1, "raised")], False)
-    mailbox.stop()
-    assert mailbox.reports("pack", "second") == ([], True)
-    mailbox.settle("pack", "first", Verdict(failure=failure("it")))
-    assert mailbox.verdict("pack", "first") == Verdict(failure=failure("it"))
-    assert mailbox.verdict("pack", "second") is None
-    assert mailbox.control("pack") == Control(stop=True)
-
-
 def test_the_progress_of_a_pack() -> None:
     mailbox = Mailbox()
     assert mailbox.progress("pack") == (0, 0)
-    mailbox.post(job(1).begun("module", 40))
+    mailbox.post(assignment(1).begun("module", 40))
     assert mailbox.progress("pack") == (0, 40)
-    mailbox.post(job(1).ended((), "run"))
+    mailbox.post(assignment(1).ended((), "run"))
     assert mailbox.progress("pack") == (0, 40)
-    assert not mailbox.over("pack")
-    mailbox.post(job(1).over("done"))
-    assert mailbox.over("pack")
-    mailbox.put(job(1))
-    assert not mailbox.over("pack")
 
 
 # Numbers that are not finite on one rank alone

@@ -7,14 +7,14 @@ import threading
 
 import pytest
 
-from experiments.execution import departure
+from experiments.execution import process_end
 from experiments.execution.ray import head
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(head, "_EVERY_SECONDS", 0.02)
-    monkeypatch.setattr(head, "_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(head, "_LOST_SECONDS", 0.1)
 
 
 def test_a_head_that_is_gone() -> None:
@@ -41,8 +41,8 @@ def test_the_line_and_its_hint(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ends: list[int] = []
-    monkeypatch.setattr(departure, "_exit", ends.append)
-    departure.end_without_cluster("10.0.0.1:6379")
+    monkeypatch.setattr(process_end, "_exit", ends.append)
+    process_end.end_without_cluster("10.0.0.1:6379")
     assert ends == [1]
     assert capsys.readouterr().err.splitlines() == [
         "error: the head of the Ray at 10.0.0.1:6379 does not answer any more",

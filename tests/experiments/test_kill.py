@@ -85,21 +85,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_sigkill(start: Callable[..., Sweep], whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAKE_SECONDS", "0.05")
-    before = 0
-    for _ in range(2):
-        one = start("runs")
-        one.until(partial(grown, one.root, before))
-        one.kill()
-        before = recorded(one.root)
-    assert 0 < before < len(table(whole))
-    monkeypatch.setenv("FAKE_SECONDS", "0")
-    last = start("runs")
-    last.end()
-    is_whole(last.root, whole)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_end_cleanly(
     number: signal.Signals,

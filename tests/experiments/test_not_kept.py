@@ -18,7 +18,7 @@ from experiments.plan import Pack
 from experiments.scheduling.messages import Begun, Event, Note
 from experiments.training.pack_training import Training
 from tests import problems
-from tests.experiments.test_paused_trials import coarse, ends, job, looks, run, some_of
+from tests.experiments.test_paused_trials import assignment, coarse, ends, looks, run, some_of
 from tests.experiments.test_untrusted_files import StopsAfter
 from tests.experiments.test_worker import Line
 from tests.marks import quick
@@ -79,7 +79,7 @@ def test_what_cannot_be_kept_begins_again(tmp_path: Path, engine: Kind) -> None:
     (tmp_path / "odd.py").write_text(OPTIMIZER)
     of = problems.study(optimizer="odd.py:Remembers", budget_steps=100, keep=None)
     of = replace(of, workload=replace(of.workload, base=str(tmp_path)))
-    pack_job = job(of, problems.trials(of, 3))
+    pack_job = assignment(of, problems.trials(of, 3))
     pack_job = replace(pack_job, pack=replace(pack_job.pack, engine=engine))
     line = Line()
     trainer = type("Stops", (StopsAfter,), {"line": line})

@@ -18,7 +18,7 @@ from experiments.execution import sweep as driver
 from experiments.execution.ledger import Ledger
 from experiments.execution.worker import Pace, run_pack
 from experiments.plan import Outcome, Pack, Study, Trial
-from experiments.scheduling.messages import Channel, Control, Job
+from experiments.scheduling.messages import Assignment, Channel
 from experiments.training import snapshot
 from experiments.training.pack_training import Training
 from tests import problems
@@ -73,9 +73,11 @@ def test_models_that_are_too_large_are_not_kept(monkeypatch: pytest.MonkeyPatch)
 # Through workers and the results folder
 
 
-def job(of: Study, some: tuple[Trial, ...], before: dict[str, str] | None = None) -> Job:
+def assignment(
+    of: Study, some: tuple[Trial, ...], before: dict[str, str] | None = None
+) -> Assignment:
     pack = Pack(id="pack", study=of, trials=some, engine="module", keep_paused=before is None)
-    return Job(
+    return Assignment(
         pack=pack,
         round=0,
         columns={"study": of.id, "workload": "w", "batch_size": of.batch_size},
@@ -84,8 +86,8 @@ def job(of: Study, some: tuple[Trial, ...], before: dict[str, str] | None = None
     )
 
 
-def run(one: Job, root: Path, **how: Any) -> None:
-    deaf = Channel(send=lambda _: None, control=lambda _: Control())
+def run(one: Assignment, root: Path, **how: Any) -> None:
+    deaf = Channel(send=lambda _: None, ask=lambda known: known)
     how = {"trainer": Training, "pace": QUICK, **how}
     assert run_pack(one, Ledger(str(root)), deaf, **how).end == "done"
 
@@ -121,7 +123,7 @@ def test_the_rows_of_a_trial_that_went_on_are_those_of_one_that_never_stopped(
 ) -> None:
     of = coarse()
     some = some_of(of, 6)
-    run(job(replace(of, keep=1), some), tmp_path / "two")
+    run(assignment(replace(of, keep=1), some), tmp_path / "two")
     left, runs = later(tmp_path / "two", some)
     assert len(files(tmp_path / "two")) == len(left) > 1
     if lost:
@@ -136,8 +138,8 @@ def test_the_rows_of_a_trial_that_went_on_are_those_of_one_that_never_stopped(
                     began.setdefault(event.trial, getattr(event, "step", 0))
                 yield look
 
-    run(job(of, left, runs), tmp_path / "two", trainer=Watched)
-    run(job(of, some, {}), tmp_path / "one")
+    run(assignment(of, left, runs), tmp_path / "two", trainer=Watched)
+    run(assignment(of, some, {}), tmp_path / "one")
     assert looks(tmp_path / "two").equals(looks(tmp_path / "one"))
     assert ends(tmp_path / "two") == ends(tmp_path / "one")
     assert files(tmp_path / "two") == []
@@ -150,10 +152,10 @@ def test_what_was_set_aside_under_other_settings_is_left(
 ) -> None:
     of = coarse()
     some = some_of(of, 4)
-    run(job(replace(of, keep=1), some), tmp_path)
+    run(assignment(replace(of, keep=1), some), tmp_path)
     left, runs = later(tmp_path, some)
     kind = changes.pop("engine", "module")
-    one = job(replace(of, **changes), left, runs)
+    one = assignment(replace(of, **changes), left, runs)
     run(replace(one, pack=replace(one.pack, engine=kind)), tmp_path)
     found = looks(tmp_path)
     first = found[found["trial"].isin([trial.id for trial in left])].groupby("trial")["step"]
@@ -164,9 +166,9 @@ def test_what_was_set_aside_under_other_settings_is_left(
 def test_all_ranks_go_on_from_the_same_step(tmp_path: Path) -> None:
     some = tuple(Plan(fake_study(), points(80)).trials(0, 8))
     of = fake_study(keep=1)
-    run(job(of, some), tmp_path, trainer=FakeTraining)
+    run(assignment(of, some), tmp_path, trainer=FakeTraining)
     left, runs = later(tmp_path, some)
-    one = job(replace(of, keep=None), left, runs)
+    one = assignment(replace(of, keep=None), left, runs)
     line: queue.Queue[Any] = queue.Queue()
     resumed: dict[int, list[str]] = {}
 
@@ -179,7 +181,7 @@ def test_all_ranks_go_on_from_the_same_step(tmp_path: Path) -> None:
         return Ranked
 
     def second() -> None:
-        deaf = Channel(send=lambda _: None, control=lambda _: Control())
+        deaf = Channel(send=lambda _: None, ask=lambda known: known)
         how: dict[str, Any] = {"trainer": trainer(1), "pace": QUICK, "group": Pair(1, line)}
         run_pack(one, Ledger(str(tmp_path)), deaf, **how)
 

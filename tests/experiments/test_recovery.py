@@ -11,21 +11,21 @@ from experiments.errors import ExperimentError, TrainingError
 from experiments.plan import Outcome
 from experiments.scheduling import failures
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.messages import Ended, Job, Note
+from experiments.scheduling.messages import Assignment, Ended, Note
 from tests.experiments.test_dispatch import dispatcher, drive, failure, finish, state, take, train
 
 
-def fail(of: Dispatcher, job: Job, cause: str) -> None:
+def fail(of: Dispatcher, assignment: Assignment, cause: str) -> None:
     """A pack ends; where its trial is known, or raises alone, its worker has recorded it."""
-    alone = len(job.wanted) == 1 and cause in ("raised", "memory")
-    trial = min(job.wanted) if cause == "known" or alone else None
+    alone = len(assignment.wanted) == 1 and cause in ("raised", "memory")
+    trial = min(assignment.wanted) if cause == "known" or alone else None
     if trial is not None:
         ended = Outcome(
             trial=trial, status="INCOMPLETE", stop_reason="error", steps_run=3, examples_run=1
         )
-        of.receive(job.ended([ended], "run"))
+        of.receive(assignment.ended([ended], "run"))
     cause = "raised" if cause == "known" else cause
-    of.receive(job.over("failed", failure(trial=trial, cause=cause)))
+    of.receive(assignment.over("failed", failure(trial=trial, cause=cause)))
 
 
 def failed(of: Dispatcher) -> int:
@@ -69,7 +69,7 @@ def test_what_a_failed_pack_does_next(
     finish(of, take(of))
     for cause in causes:
         fail(of, take(of), cause)
-    assert [len(job.wanted) for job in drive(of)] == then
+    assert [len(assignment.wanted) for assignment in drive(of)] == then
     assert len(written) == rows
     ended = [event for event in seen if isinstance(event, Ended) and event.run is None]
     assert [outcome.trial for event in ended for outcome in event.outcomes] == written
@@ -86,19 +86,21 @@ def test_a_failed_pack_is_bisected(cause: str, culprit: str) -> None:
     first = take(of)
     assert culprit not in first.wanted
     finish(of, first)
-    number, jobs = 0, []
-    while isinstance(job := of.next(), Job):
-        jobs.append(job)
-        if culprit in job.wanted:
+    number, assignments = 0, []
+    while isinstance(assignment := of.next(), Assignment):
+        assignments.append(assignment)
+        if culprit in assignment.wanted:
             number += 1
-            fail(of, job, cause)
+            fail(of, assignment, cause)
         else:
-            finish(of, job)
+            finish(of, assignment)
     assert number == 5
     assert failed(of) == 1
-    last = {trial: job for job in jobs for trial in job.wanted}
+    last = {trial: assignment for assignment in assignments for trial in assignment.wanted}
     assert last.keys() == {f"b-{i}" for i in range(16)}
-    assert all(culprit not in job.wanted for trial, job in last.items() if trial != culprit)
+    assert all(
+        culprit not in assignment.wanted for trial, assignment in last.items() if trial != culprit
+    )
     assert of.error is None
     assert any(isinstance(event, Note) for event in seen)
 
@@ -109,9 +111,9 @@ def test_bisection_among_trials_that_have_not_ended_stops_nothing() -> None:
     culprit = first.pack.trials[0].id
     train(of, first)
     fail(of, first, "raised")
-    while isinstance(job := of.next(), Job):
-        if culprit in job.wanted:
-            fail(of, job, "raised")
+    while isinstance(assignment := of.next(), Assignment):
+        if culprit in assignment.wanted:
+            fail(of, assignment, "raised")
     assert failed(of) == 1
     assert of.error is None
 
@@ -133,10 +135,10 @@ def test_the_first_exception_of_code_that_has_never_run_ends_the_sweep(
     of, seen = dispatcher(
         [state("a"), state("b")], record=lambda _, outcome: rows.append(outcome.trial)
     )
-    job = take(of)
-    of.receive(job.over("failed", failure(**how)))
+    assignment = take(of)
+    of.receive(assignment.over("failed", failure(**how)))
     assert of.next() is None
-    assert rows == [job.pack.trials[0].id][:written]
+    assert rows == [assignment.pack.trials[0].id][:written]
     assert type(of.error) is raised
     if isinstance(of.error, TrainingError):
         trial = rows[0] if rows else "a-3"
@@ -147,8 +149,8 @@ def test_the_first_exception_of_code_that_has_never_run_ends_the_sweep(
 
 def test_deaths_that_a_worker_group_has_counted_are_not_counted_again() -> None:
     of, _ = dispatcher([state("a", trials=1)])
-    job = take(of)
-    of.receive(job.over("failed", failure(cause="died", deaths=3)))
+    assignment = take(of)
+    of.receive(assignment.over("failed", failure(cause="died", deaths=3)))
     assert failed(of) == 1
     assert of.next() is None
     assert isinstance(of.hopeless(), TrainingError)  # nothing but failures
@@ -160,22 +162,22 @@ def test_steps_beyond_a_death_clear_the_pack(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(failures.time, "monotonic", lambda: now[0])
     of, _ = dispatcher([state("a", trials=1)])
     for number in range(1, 9):
-        job = take(of)
+        assignment = take(of)
         for step in (10 * number, 10 * number + 1):
             now[0] += 11
-            train(of, job, step)
-        fail(of, job, "died")
+            train(of, assignment, step)
+        fail(of, assignment, "died")
     assert failed(of) == 0
 
 
 def test_memory_that_is_too_small_for_a_pack_bounds_the_next_ones() -> None:
     of, _ = dispatcher([state("a", trials=40)])
     sizes = []
-    while isinstance(job := of.next(), Job):
-        sizes.append(len(job.wanted))
-        if len(job.wanted) > 4:
-            fail(of, job, "memory")
+    while isinstance(assignment := of.next(), Assignment):
+        sizes.append(len(assignment.wanted))
+        if len(assignment.wanted) > 4:
+            fail(of, assignment, "memory")
         else:
-            finish(of, job)
+            finish(of, assignment)
     assert sizes == [16, 8, 4, 4, 8, 4, 4, *[4] * 6]
     assert failed(of) == 0

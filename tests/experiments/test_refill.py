@@ -1,4 +1,4 @@
-"""A pack that has room asks for more trials, and what it is given is claimed, kept and recorded."""
+"""Trials that join a pack as others end: they are claimed, kept and recorded."""
 
 from __future__ import annotations
 
@@ -16,22 +16,18 @@ from hypothesis import strategies as st
 
 from experiments.execution.ledger import Ledger
 from experiments.execution.ray.mailbox import Mailbox
-from experiments.execution.refill import Refill
 from experiments.execution.worker import Pace, run_pack
 from experiments.plan import Outcome, Pack, Trial
 from experiments.records.snapshots import unpack_snapshot
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.messages import (
+    Assignment,
     Begun,
     Channel,
-    Control,
     Ended,
-    Job,
     Message,
-    More,
-    Offer,
     Over,
-    Refused,
+    Taken,
 )
 from experiments.scheduling.study_state import StudyState
 from experiments.training.pack_training import Training
@@ -44,32 +40,42 @@ SIZE = 4
 
 
 class Driver:
-    """Answers offers with the next of some trials, and knows when an answer has been heard."""
+    """Assigns the next of some trials as others end, and knows when the worker has heard of it."""
 
-    def __init__(self, trials: Sequence[Trial]) -> None:
-        self.left = list(trials)
+    def __init__(self, first: Assignment, trials: Sequence[Trial] = ()) -> None:
+        self.assignment, self.left = first, list(trials)
         self.messages: list[Message] = []
-        self.more: list[More] = []
         self.stop = False
-        self._polls = 0
-        self.channel = Channel(send=self.send, control=self.control)
+        self._ended: set[str] = set()
+        self._asked = 2
+        self.channel = Channel(send=self.send, ask=self.ask)
 
     def send(self, message: Message) -> None:
         self.messages.append(message)
-        if isinstance(message, Offer):
-            given, self.left = self.left[: message.places], self.left[message.places :]
-            self.more.append(More(trials=tuple(given)))
-            self._polls = 0
+        if isinstance(message, Taken):
+            self._ended |= set(message.trials)
+        if isinstance(message, Ended):
+            self._ended |= {outcome.trial for outcome in message.outcomes}
+        active = len(self.assignment.wanted - self._ended)
+        places = (self.assignment.size or 0) - active
+        if self.left and active and places > 0:
+            self._assign(places)
 
-    def control(self, pack: str) -> Control:
-        del pack
-        self._polls += 1
-        return Control(stop=self.stop, more=tuple(self.more))
+    def _assign(self, places: int) -> None:
+        new, self.left = self.left[:places], self.left[places:]
+        news = assignment(new, of=self.assignment.pack.study)
+        self.assignment = self.assignment.joined_by(news)
+        self._asked = 0
+
+    def ask(self, before: Assignment) -> Assignment:
+        self._asked += 1
+        news = self.assignment.after(len(before.pack.trials))
+        return replace(before.joined_by(news), stop=self.stop)
 
     def wait(self) -> None:
-        """Until the worker has the last answer: the poll before the last one is taken in."""
+        """Until the worker has what was assigned: the answer before the last one is taken in."""
         until = time.monotonic() + 10
-        while self.more and self._polls < 2 and time.monotonic() < until:
+        while self._asked < 2 and time.monotonic() < until:
             time.sleep(0.001)
 
     def said(self, kind: type) -> list[Any]:
@@ -99,9 +105,9 @@ def fake_trials(count: int, **changes: Any) -> tuple[Trial, ...]:
     return tuple(Plan(study(**changes), points(80)).trials(0, count))
 
 
-def job(trials: Sequence[Trial], size: int | None = SIZE, **changes: Any) -> Job:
+def assignment(trials: Sequence[Trial], size: int | None = SIZE, **changes: Any) -> Assignment:
     of = changes.pop("of", None) or study(keep=None, **changes)
-    return Job(
+    return Assignment(
         pack=Pack(id="pack", study=of, trials=tuple(trials), engine="module"),
         round=0,
         columns={"study": of.id, "workload": "fake", "batch_size": of.batch_size},
@@ -110,20 +116,21 @@ def job(trials: Sequence[Trial], size: int | None = SIZE, **changes: Any) -> Job
     )
 
 
-def run(one: Job, root: Path, driver: Driver, trainer: type, pace: Pace = QUICK) -> Over:
-    return run_pack(one, Ledger(str(root)), driver.channel, trainer=trainer, pace=pace)
+def run(driver: Driver, root: Path, trainer: type, pace: Pace = QUICK) -> Over:
+    ledger = Ledger(str(root))
+    return run_pack(driver.assignment, ledger, driver.channel, trainer=trainer, pace=pace)
 
 
 def whole(root: Path, trials: Sequence[Trial], **changes: Any) -> dict[str, Any]:
-    """What the trials come to in one pack that is not refilled."""
-    run(job(trials, None, **changes), root, Driver(()), changes.pop("trainer", FakeTraining))
+    """What the trials come to in one pack that none joins."""
+    run(Driver(assignment(trials, None, **changes)), root, changes.pop("trainer", FakeTraining))
     return results(root)
 
 
 @pytest.mark.slow
 def test_a_pack_is_refilled_to_its_size(tmp_path: Path) -> None:
     trials = fake_trials(14)
-    driver = Driver(trials[SIZE:])
+    driver = Driver(assignment(trials[:SIZE]), trials[SIZE:])
     training = patient(driver)
     most = []
 
@@ -134,7 +141,7 @@ def test_a_pack_is_refilled_to_its_size(tmp_path: Path) -> None:
             claimed = Ledger(str(tmp_path)).claims.live()[0]["trials"]
             assert set(self.active) <= set(claimed)  # before they train
 
-    assert run(job(trials[:SIZE]), tmp_path, driver, Counts).end == "done"
+    assert run(driver, tmp_path, Counts).end == "done"
     assert sorted(driver.committed) == sorted(t.id for t in trials)
     assert max(most) == SIZE
     assert len(most) > 2
@@ -145,96 +152,70 @@ def test_a_pack_is_refilled_to_its_size(tmp_path: Path) -> None:
     assert set(ledger.store.trials()["pack_models"]) <= set(range(SIZE, 15))
 
 
-def test_without_a_size_nothing_is_offered(tmp_path: Path) -> None:
-    trials = fake_trials(8)
-    driver = Driver(trials[SIZE:])
-    run(job(trials[:SIZE], None), tmp_path, driver, patient(driver))
-    assert driver.said(Offer) == []
-
-
-def test_one_offer_at_a_time_and_none_where_there_is_nothing(tmp_path: Path) -> None:
-    told: list[Message] = []
-    channel = Channel(send=told.append, control=lambda _: Control())
-    refill = Refill(job(fake_trials(16), 16), Ledger(str(tmp_path)), channel)
-    refill.offer(16)
-    refill.offer(15)  # less than an eighth
-    assert told == []
-    refill.offer(14)
-    refill.offer(10)  # not answered yet
-    assert told == [Offer(pack="pack", places=2)]
-    assert refill.take((More(),)) == ()
-    refill.offer(14)  # nothing has ended since
-    assert len(told) == 1
-    refill.offer(9)
-    assert told[1:] == [Offer(pack="pack", places=7)]
-
-
 def test_a_snapshot_lists_who_has_joined(tmp_path: Path) -> None:
     trials = fake_trials(12)
-    driver = Driver(trials[SIZE:])
-    end = run(job(trials[:SIZE]), tmp_path, driver, patient(driver, stop_at=25))
+    driver = Driver(assignment(trials[:SIZE]), trials[SIZE:])
+    end = run(driver, tmp_path, patient(driver, stop_at=25))
     assert end.end == "stopped"
     header, _ = unpack_snapshot(Ledger(str(tmp_path)).load("pack") or b"") or pytest.fail("none")
     joined = len(header.trials)
     assert SIZE < joined < 12
     assert header.trials == tuple(t.id for t in trials[:joined])
     assert not set(header.active) & set(driver.committed)
-    rest = Driver(trials[joined:])
-    again = replace(job(trials[:joined]), wanted=frozenset(header.active))
-    assert run(again, tmp_path, rest, patient(rest)).end == "done"
+    again = replace(assignment(trials[:joined]), wanted=frozenset(header.active))
+    rest = Driver(again, trials[joined:])
+    assert run(rest, tmp_path, patient(rest)).end == "done"
     assert results(tmp_path) == whole(tmp_path / "whole", trials)
 
 
-def test_who_was_given_after_the_snapshot_begins_with_the_next_worker(tmp_path: Path) -> None:
-    """A worker has died: its successor gets the job with all that its predecessor was given."""
+def test_who_joined_after_the_snapshot_begins_with_the_next_worker(tmp_path: Path) -> None:
+    """A worker has died: its successor is assigned all that its predecessor was."""
     trials = fake_trials(12)
-    driver = Driver(trials[SIZE:])
-    run(job(trials[:SIZE]), tmp_path, driver, patient(driver, stop_at=25))
+    driver = Driver(assignment(trials[:SIZE]), trials[SIZE:])
+    run(driver, tmp_path, patient(driver, stop_at=25))
     header, _ = unpack_snapshot(Ledger(str(tmp_path)).load("pack") or b"") or pytest.fail("none")
+    driver._assign(2)  # never heard
     mailbox = Mailbox()
-    mailbox.put(job(trials[:SIZE]))
-    for more in driver.more:
-        mailbox.give("pack", more)
-    late = More(trials=tuple(driver.left[:2]))
-    mailbox.give("pack", late)  # never heard
+    mailbox.put(assignment(trials[:SIZE]))
+    mailbox.add([driver.assignment.after(SIZE)])
     for word in driver.messages:
         mailbox.post(word)
-    found = mailbox.get("pack")
-    assert mailbox.control("pack").more == ()
-    assert mailbox.get("pack") == found
-    done = {outcome.trial for outcome in mailbox.committed("pack")}
-    successor = Driver(driver.left[2:])
-    end = run(replace(found, wanted=found.wanted - done), tmp_path, successor, patient(successor))
-    assert end.end == "done"
+    found = mailbox.ask("pack")
+    assert mailbox.ask("pack") == found
+    assert mailbox.ask("pack", len(found.pack.trials)).pack.trials == ()
+    assert found.wanted == driver.assignment.wanted - set(driver.committed)
+    successor = Driver(found, driver.left)
+    assert run(successor, tmp_path, patient(successor)).end == "done"
     assert len(found.pack.trials) == len(header.trials) + 2
     assert results(tmp_path) == whole(tmp_path / "whole", trials)
 
 
-def test_what_others_claim_or_recorded_is_refused(tmp_path: Path) -> None:
+def test_what_others_claim_or_recorded_is_left_to_them(tmp_path: Path) -> None:
     trials = fake_trials(8)
     other = Ledger(str(tmp_path))
-    run(job(trials[4:5], None), tmp_path, Driver(()), FakeTraining)  # recorded by another driver
+    run(Driver(assignment(trials[4:5], None)), tmp_path, FakeTraining)  # by another driver
     assert other.take("other", [trials[5].id], {}, {})
 
     class OneByOne(Driver):
-        def send(self, message: Message) -> None:
-            super().send(replace(message, places=1) if isinstance(message, Offer) else message)
+        def _assign(self, places: int) -> None:
+            if self._asked >= 2:  # the worker has heard of the one before
+                super()._assign(min(places, 1))
 
-    driver = OneByOne(trials[SIZE:])
+    driver = OneByOne(assignment(trials[:SIZE]), trials[SIZE:])
     before = len(other.store.trials())
-    assert run(job(trials[:SIZE]), tmp_path, driver, patient(driver)).end == "done"
-    refused = [trial for word in driver.said(Refused) for trial in word.trials]
-    assert refused == [trials[4].id, trials[5].id]
-    assert set(driver.committed) == {t.id for t in trials} - set(refused)
-    assert len(other.store.trials()) == before + 6
+    assert run(driver, tmp_path, patient(driver)).end == "done"
+    taken = [trial for word in driver.said(Taken) for trial in word.trials]
+    assert taken == [trials[4].id, trials[5].id]
+    assert set(driver.committed) == {t.id for t in trials} - set(taken)
+    rows = other.store.trials()
+    assert len(rows) == before + 6
+    assert rows["pack_models"].max() == 6
     other.release("other")
     mailbox = Mailbox()
-    mailbox.put(job(trials[:SIZE]))
-    for more in driver.more:
-        mailbox.give("pack", more)
+    mailbox.put(driver.assignment)
     for word in driver.messages:
         mailbox.post(word)
-    assert not mailbox.get("pack").wanted & set(refused)
+    assert not mailbox.ask("pack").wanted & set(taken)
 
 
 @pytest.mark.slow
@@ -245,9 +226,9 @@ def test_real_trials_join_bit_for_bit(tmp_path: Path) -> None:
     trials = [replace(t, index=i) for i, t in enumerate(problems.trials(of, 7))]
     short = [replace(t, metaparameters={**t.metaparameters, "learning_rate": 1e30}) for t in trials]
     mixed = [short[i] if i in (0, 1, 4) else trial for i, trial in enumerate(trials)]
-    driver = Driver(mixed[3:])
-    run(job(mixed[:3], 3, of=of), tmp_path / "refilled", driver, patient(driver, Training))
-    run(job(mixed, None, of=of), tmp_path / "whole", Driver(()), Training)
+    driver = Driver(assignment(mixed[:3], 3, of=of), mixed[3:])
+    run(driver, tmp_path / "refilled", patient(driver, Training))
+    run(Driver(assignment(mixed, None, of=of)), tmp_path / "whole", Training)
     columns = ["trial", "step", "validation_error", "validation_cross_entropy"]
     frames = [
         dataset.open(tmp_path / name)
@@ -262,7 +243,7 @@ def test_real_trials_join_bit_for_bit(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_every_rank_lets_the_same_trials_join(tmp_path: Path) -> None:
     trials = fake_trials(11)
-    driver = Driver(trials[SIZE:])
+    driver = Driver(assignment(trials[:SIZE]), trials[SIZE:])
     line: queue.Queue[Any] = queue.Queue()
     joined: dict[int, list[tuple[str, int]]] = {0: [], 1: []}
 
@@ -275,14 +256,14 @@ def test_every_rank_lets_the_same_trials_join(tmp_path: Path) -> None:
         return Ranked
 
     def second() -> None:
-        deaf = Channel(send=lambda _: None, control=lambda _: Control())
+        deaf = Channel(send=lambda _: None, ask=lambda known: known)
         how: Any = {"trainer": trainer(FakeTraining, 1), "pace": QUICK, "group": Pair(1, line)}
-        run_pack(job(trials[:SIZE]), Ledger(str(tmp_path)), deaf, **how)
+        run_pack(assignment(trials[:SIZE]), Ledger(str(tmp_path)), deaf, **how)
 
     thread = threading.Thread(target=second)
     thread.start()
     how: Any = {"trainer": trainer(patient(driver), 0), "pace": QUICK, "group": Pair(0, line)}
-    end = run_pack(job(trials[:SIZE]), Ledger(str(tmp_path)), driver.channel, **how)
+    end = run_pack(assignment(trials[:SIZE]), Ledger(str(tmp_path)), driver.channel, **how)
     thread.join(30)
     assert not thread.is_alive()
     assert end.end == "done"
@@ -291,7 +272,7 @@ def test_every_rank_lets_the_same_trials_join(tmp_path: Path) -> None:
     assert results(tmp_path) == whole(tmp_path / "whole", trials)
 
 
-# What the driver gives
+# What the driver assigns
 
 
 @pytest.mark.slow
@@ -309,9 +290,9 @@ def test_refilled_packs_train_what_others_do(
     """Nothing twice, no pack above its size, nothing of a later wave, and the same best trials."""
     of = study(trials=wanted, keep=keep)
     best = []
-    for refills in (False, True):
+    for joins in (False, True):
         state = StudyState(plan=Plan(of, points(240, seed=wanted)), columns={}, label="a")
-        ended = sweep(state, slots=slots, size=size, refills=refills, draw=draw)
+        ended = sweep(state, slots=slots, size=size, joins=joins, draw=draw)
         reached = sorted(
             (o.steps_to_target, t, o.last_miss) for t, o in ended.items() if o.steps_to_target
         )
@@ -321,7 +302,7 @@ def test_refilled_packs_train_what_others_do(
 
 
 def sweep(
-    state: StudyState, *, slots: int, size: int, refills: bool, draw: Any
+    state: StudyState, *, slots: int, size: int, joins: bool, draw: Any
 ) -> dict[str, Outcome]:
     """Train a study by the real dispatcher in fake packs, whose looks are shuffled."""
     dispatcher = Dispatcher([state], slots=slots, pack_size=size, observer=lambda _: None)
@@ -330,30 +311,30 @@ def sweep(
     ended: dict[str, Outcome] = {}
     sizes: dict[str, int] = {}
     aside: dict[str, bytes] = {}
+    heard: dict[str, int] = {}
 
     def resume(pack: str, trials: Sequence[Trial]) -> None:
         training[pack].resume({t.id: aside.pop(t.id) for t in trials if t.id in aside})
 
-    def give(pack: str, more: More) -> None:
-        assert all(trial.round == training[pack].pack.trials[0].round for trial in more.trials)
-        if draw.random() < 0.1 and more.trials:
-            dispatcher.receive(Refused(pack=pack, trials=tuple(t.id for t in more.trials)))
+    def join(news: Assignment) -> None:
+        pack, trials = news.pack.id, news.pack.trials
+        training[pack].know(news.hits[heard[pack] :])
+        heard[pack] = len(news.hits)
+        assert all(trial.round == training[pack].pack.trials[0].round for trial in trials)
+        if trials and (not joins or draw.random() < 0.1):
+            dispatcher.receive(Taken(pack=pack, trials=tuple(t.id for t in trials)))
             dispatcher.merge({}, ())  # whoever had them has given them up
             return
-        training[pack].add(more.trials)
-        resume(pack, more.trials)
+        training[pack].add(trials)
+        resume(pack, trials)
         assert len(training[pack].active) <= sizes[pack]
 
-    if refills:
-        dispatcher.give = give
-    dispatcher.share = lambda pack, steps: training[pack].know(steps[-1:])
     while True:
-        while len(looks) < slots and isinstance(one := dispatcher.next(), Job):
+        while len(looks) < slots and isinstance(one := dispatcher.next(), Assignment):
             training[one.pack.id] = FakeTraining(one.pack)
             resume(one.pack.id, one.pack.trials)
             looks[one.pack.id] = training[one.pack.id].run()
-            assert (one.size is not None) == refills
-            sizes[one.pack.id] = one.size or 0
+            sizes[one.pack.id], heard[one.pack.id] = one.size or 0, 0
         if not looks:
             assert dispatcher.finished
             return ended
@@ -370,9 +351,8 @@ def sweep(
         ended |= {o.trial: o for o in outcomes}
         if outcomes:
             dispatcher.receive(Ended(pack=pack, study="study", outcomes=outcomes, run="run"))
-        places = sizes[pack] - len(training[pack].active)
-        if refills and outcomes and training[pack].active and places:
-            dispatcher.receive(Offer(pack=pack, places=places))
+        for news in dispatcher.news():
+            join(news)
 
 
 @pytest.mark.slow

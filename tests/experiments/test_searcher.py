@@ -12,7 +12,7 @@ from experiments.execution.ray.searcher import PackSearcher
 from experiments.execution.ray.worker import reporting
 from experiments.execution.signals import Stop
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.messages import Ended, Event, Job, Message, Over
+from experiments.scheduling.messages import Assignment, Ended, Event, Message, Over
 from experiments.scheduling.rounds import Record
 from experiments.scheduling.study_state import StudyState
 from tests.experiments.fakes import Plan, points, study
@@ -34,15 +34,18 @@ class Tuner:
             )
             for name, size in (("a", 8), ("b", 64))
         ]
-        self.dispatcher = Dispatcher(
-            states, slots=slots, pack_size=pack_size, observer=self.events.append
-        )
-        self.sent: list[Job] = []
         self.stop = Stop()
+        self.dispatcher = Dispatcher(
+            states,
+            slots=slots,
+            pack_size=pack_size,
+            observer=self.events.append,
+            stop=lambda: bool(self.stop),
+        )
+        self.sent: list[Assignment] = []
         self.drained, self.over = 0, False
         self.searcher = PackSearcher(
             self.dispatcher,
-            self.stop,
             send=self.sent.append,
             drain=self.drain,
             slots=lambda: slots,
@@ -58,8 +61,10 @@ class Tuner:
         return self.searcher.suggest(name)
 
     def finish(self, name: str) -> None:
-        (job,) = (job for job in self.sent if job.pack.id == self.searcher._out[name])
-        finish(self.dispatcher, job)
+        (assignment,) = (
+            assignment for assignment in self.sent if assignment.pack.id == self.searcher._out[name]
+        )
+        finish(self.dispatcher, assignment)
         self.searcher.on_trial_complete(name)
 
 

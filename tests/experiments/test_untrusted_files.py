@@ -28,7 +28,15 @@ from results.run_state.claims import Claims
 from results.store import Store
 from tests import problems
 from tests.experiments.fakes import FakeTraining
-from tests.experiments.test_paused_trials import coarse, ends, job, later, looks, run, some_of
+from tests.experiments.test_paused_trials import (
+    assignment,
+    coarse,
+    ends,
+    later,
+    looks,
+    run,
+    some_of,
+)
 from tests.experiments.test_sweep import experiment
 from tests.experiments.test_worker import Line
 
@@ -136,9 +144,9 @@ class StopsAfter(Training):
 
 @pytest.fixture
 def stopped(tmp_path: Path) -> tuple[Any, Path]:
-    """A job of which a snapshot is left, and the results folder."""
+    """A assignment of which a snapshot is left, and the results folder."""
     of = problems.study(budget_steps=60, keep=None, target="validation_error < 0.01")
-    pack_job = job(of, problems.trials(of, 4))
+    pack_job = assignment(of, problems.trials(of, 4))
     line = Line()
     trainer = type("Stops", (StopsAfter,), {"line": line})
     how: dict[str, Any] = {"trainer": trainer, "pace": QUICK}
@@ -200,7 +208,7 @@ def test_a_round_goes_on_over_crafted_trials(tmp_path: Path, kind: str) -> None:
     of = coarse()
     drawn = some_of(of, 6)
     root = tmp_path / "runs"
-    run(job(replace(of, keep=1), drawn), root)
+    run(assignment(replace(of, keep=1), drawn), root)
     left, runs = later(root, drawn)
     kept = Checkpoints(root)
     crafted = pickle.dumps(Crafted(tmp_path / "ran"))
@@ -228,10 +236,10 @@ def test_a_round_goes_on_over_crafted_trials(tmp_path: Path, kind: str) -> None:
             resumed.extend(gone_on)
             return gone_on
 
-    run(job(of, left, runs), root, trainer=Watched)
+    run(assignment(of, left, runs), root, trainer=Watched)
     assert not (tmp_path / "ran").exists()
     assert sorted(resumed) == (sorted(t.id for t in left) if kind == "whole" else [])
-    run(job(of, drawn, {}), tmp_path / "whole")
+    run(assignment(of, drawn, {}), tmp_path / "whole")
     assert looks(root).equals(looks(tmp_path / "whole"))
     assert ends(root) == ends(tmp_path / "whole")
 

@@ -15,11 +15,10 @@ from experiments.execution.worker import Pace, run_pack
 from experiments.plan import Measurement, Outcome, Pack, WorkloadRef
 from experiments.records.snapshots import unpack_snapshot
 from experiments.scheduling.messages import (
+    Assignment,
     Begun,
     Channel,
-    Control,
     Ended,
-    Job,
     Message,
     Over,
     Progress,
@@ -41,7 +40,8 @@ class Line:
     @property
     def channel(self) -> Channel:
         return Channel(
-            send=self.messages.append, control=lambda _: Control(stop=self.stop, hits=self.hits)
+            send=self.messages.append,
+            ask=lambda known: replace(known, stop=self.stop, hits=self.hits),
         )
 
     @property
@@ -50,10 +50,10 @@ class Line:
         return [outcome.trial for word in ended for outcome in word.outcomes]
 
 
-def job(count: int = 8, **changes: Any) -> Job:
+def assignment(count: int = 8, **changes: Any) -> Assignment:
     of = study(**changes)
     trials = tuple(Plan(of, points(80)).trials(0, count))
-    return Job(
+    return Assignment(
         pack=Pack(id="pack", study=of, trials=trials),
         round=0,
         columns={"study": of.id, "workload": "fake", "batch_size": of.batch_size},
@@ -61,7 +61,7 @@ def job(count: int = 8, **changes: Any) -> Job:
     )
 
 
-def run(one: Job, root: Path, line: Line, pace: Pace = QUICK, **options: Any) -> Over:
+def run(one: Assignment, root: Path, line: Line, pace: Pace = QUICK, **options: Any) -> Over:
     trainer = options.pop("trainer", FakeTraining)
     return run_pack(one, Ledger(str(root)), line.channel, trainer=trainer, pace=pace, **options)
 
@@ -83,7 +83,7 @@ def test_steps_before_the_first_evaluation_are_told(tmp_path: Path) -> None:
                 time.sleep(0.01)
             yield from super().run(should_stop)
 
-    run(job(4), tmp_path, line, trainer=Slow)
+    run(assignment(4), tmp_path, line, trainer=Slow)
     first = told()[0]
     assert (first.step, first.steps, first.active, first.metric) == (3, 12, 4, None)
 
@@ -113,7 +113,7 @@ def results(root: Path) -> dict[str, tuple[str, float | None, int]]:
 
 
 def test_a_pack_is_recorded_whole(tmp_path: Path) -> None:
-    line, one = Line(), job()
+    line, one = Line(), assignment()
     assert run(one, tmp_path, line).end == "done"
     assert isinstance(line.messages[0], Begun)
     assert line.messages[0].step == 0
@@ -132,7 +132,7 @@ def test_a_pack_is_recorded_whole(tmp_path: Path) -> None:
 def test_measurements_belong_to_recorded_trials(tmp_path: Path) -> None:
     import results as dataset
 
-    run(job(), tmp_path, Line())
+    run(assignment(), tmp_path, Line())
     found = dataset.open(tmp_path)
     last = found.measurements.groupby("trial").step.max()
     ends = found.trials.set_index("trial")
@@ -142,7 +142,7 @@ def test_measurements_belong_to_recorded_trials(tmp_path: Path) -> None:
 
 
 def test_a_stop_keeps_a_snapshot_and_the_same_numbers_follow(tmp_path: Path) -> None:
-    one = job(12, keep=4)
+    one = assignment(12, keep=4)
     whole, line = tmp_path / "whole", Line()
     run(one, whole, line)
     cut, line = tmp_path / "cut", Line()
@@ -170,10 +170,10 @@ def test_measurements_survive_a_snapshot(tmp_path: Path) -> None:
 
     line = Line()
     trainer = type("Stops", (StopsAt,), {"line": line})
-    run(job(), tmp_path / "cut", line, trainer=trainer)
-    left = job().wanted - set(line.committed)
-    run(replace(job(), wanted=left), tmp_path / "cut", Line())
-    run(job(), tmp_path / "whole", Line())
+    run(assignment(), tmp_path / "cut", line, trainer=trainer)
+    left = assignment().wanted - set(line.committed)
+    run(replace(assignment(), wanted=left), tmp_path / "cut", Line())
+    run(assignment(), tmp_path / "whole", Line())
     frames = [
         dataset.open(tmp_path / name)
         .measurements.sort_values(["trial", "step"])[["trial", "step", "validation_error"]]
@@ -187,14 +187,14 @@ def test_a_claimed_pack_is_left_alone(tmp_path: Path) -> None:
     other = Ledger(str(tmp_path))
     assert other.take("another", ["study-3"], {}, {})
     line = Line()
-    assert run(job(), tmp_path, line).end == "taken"
+    assert run(assignment(), tmp_path, line).end == "taken"
     assert results(tmp_path) == {}
     other.release("another")
-    assert run(job(), tmp_path, Line()).end == "done"
+    assert run(assignment(), tmp_path, Line()).end == "done"
 
 
 def test_what_somebody_recorded_meanwhile_is_left_alone(tmp_path: Path) -> None:
-    one = job()
+    one = assignment()
     assert run(one, tmp_path, Line()).end == "done"
     assert run(one, tmp_path, Line()).end == "taken"
     runs = Ledger(str(tmp_path)).store.trials(columns=["trial", "run"])
@@ -212,7 +212,7 @@ def test_who_lost_the_claim_does_not_commit(tmp_path: Path) -> None:
 
     line = Line()
     slow = replace(QUICK, commit=60.0, snapshot=60.0)
-    assert run(job(), tmp_path, line, slow, trainer=Robbed).end == "taken"
+    assert run(assignment(), tmp_path, line, slow, trainer=Robbed).end == "taken"
     assert line.committed == []
     assert results(tmp_path) == {}
 
@@ -221,7 +221,7 @@ def test_an_exception_keeps_what_had_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_RAISE", "-0 -1")
-    line, one = Line(), job()
+    line, one = Line(), assignment()
     end = run(one, tmp_path, line)
     assert end.end == "failed"
     assert end.failure is not None
@@ -237,7 +237,7 @@ def test_a_pack_of_one_records_its_exception(
 ) -> None:
     monkeypatch.setenv("FAKE_RAISE", "-0")
     line = Line()
-    end = run(job(1), tmp_path, line)
+    end = run(assignment(1), tmp_path, line)
     assert end.failure is not None
     assert end.failure.trial == "study-0"
     assert [m.run is None for m in line.messages if isinstance(m, Ended)] == [True, False]
@@ -266,7 +266,7 @@ def test_a_file_that_cannot_be_imported_is_recorded_as_what_it_raises(
     of = problems.study(workload=WorkloadRef(spec="digits-softmax", base=str(tmp_path)))
     trials = problems.trials(of, 1)
     single = replace(
-        job(1),
+        assignment(1),
         pack=Pack(id="pack", study=replace(of, optimizer="rule.py:Rule"), trials=trials),
         wanted=frozenset({trials[0].id}),
     )
@@ -290,8 +290,8 @@ def test_results_found_elsewhere_dominate(tmp_path: Path) -> None:
                 time.sleep(0.01)
                 yield events
 
-    run(job(keep=2), tmp_path / "alone", Line())
-    run(job(keep=2), tmp_path / "told", Line(hits=(10, 10)), trainer=Slow)
+    run(assignment(keep=2), tmp_path / "alone", Line())
+    run(assignment(keep=2), tmp_path / "told", Line(hits=(10, 10)), trainer=Slow)
     alone, told = (results(tmp_path / name) for name in ("alone", "told"))
     assert sum(end[0] == "dominated" for end in told.values()) > sum(
         end[0] == "dominated" for end in alone.values()

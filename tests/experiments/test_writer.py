@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ pytest.importorskip("ray")
 
 from experiments.execution.ledger import Ledger
 from experiments.execution.ray.mailbox import Mailbox, Writer
+from tests.experiments.test_worker import assignment
 
 DRIVER = {**processes.identify(), "role": "driver"}
 ELSEWHERE = {**processes.identify(), "machine": "another"}
@@ -89,11 +91,13 @@ def test_workers_that_do_not_ask_any_more(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     box = Mailbox()
     for pack in ("asks", "silent", "loading", "over"):
+        given = assignment(1)
+        box.put(replace(given, pack=replace(given.pack, id=pack)))
         box.arrive(pack, f"worker of {pack}")
     for pack in ("asks", "silent", "over"):
-        box.control(pack)
+        box.ask(pack, 1)
     box.leave("over")
     now[0] = 130.0
-    box.control("asks")
+    box.ask("asks", 1)
     assert box.silent(120.0) == [("silent", "worker of silent")]
     assert box.silent(120.0) == []

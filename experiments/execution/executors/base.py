@@ -8,14 +8,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, ClassVar, Protocol, Self
 
-from experiments.execution.signals import Stop
 from experiments.execution.worker import MakeTrainer, Pace
 from experiments.plan import Layout
 from experiments.scheduling.dispatch import Dispatcher
 from results.storage.location import Location
-
-POLL_SECONDS = 2.0
-"""Seconds between two readings of the results and claims of other drivers."""
 
 
 class WorkerPool(Protocol):
@@ -26,14 +22,10 @@ class WorkerPool(Protocol):
     device: str
     """``cpu`` or ``cuda``: what its workers train on."""
 
-    def run(self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]) -> None:
-        """Train until the dispatcher has no more packs, is stopped, or ``stop`` is set.
+    def run(self, dispatcher: Dispatcher) -> None:
+        """Train until the dispatcher has no more packs, or is stopped.
 
         On return no pack is in training: each is recorded, or kept in a snapshot.
-
-        Args:
-            poll: reads what other drivers have done and claimed into the dispatcher; to be called
-                every ``POLL_SECONDS`` or so.
         """
 
 

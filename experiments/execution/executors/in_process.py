@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 
 from experiments.errors import ExperimentError
-from experiments.execution.departure import saying_exits
-from experiments.execution.executors.base import POLL_SECONDS, Executor, ExecutorContext
+from experiments.execution.executors.base import Executor, ExecutorContext
 from experiments.execution.ledger import Ledger
-from experiments.execution.signals import Stop
+from experiments.execution.polling import POLL_SECONDS
+from experiments.execution.process_end import saying_exits
 from experiments.execution.worker import run_pack
 from experiments.plan import Layout
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.messages import Channel, Control, Job, More
+from experiments.scheduling.messages import Channel
 from experiments.training.threads import single_thread
-from results.errors import ResultsError
 from results.run_state import processes
 
 
@@ -61,62 +59,17 @@ class InProcessPool:
         self._ledger = Ledger(context.location, [driver])
         self._trainer, self._pace = context.trainer, context.pace
 
-    def run(self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]) -> None:
-        queue = _PackQueue(dispatcher, stop, poll)
-        while (job := queue.next()) is not None:
-            study = job.pack.study
+    def run(self, dispatcher: Dispatcher) -> None:
+        channel = Channel(send=dispatcher.receive, ask=dispatcher.assigned)
+        how: Any = {"trainer": self._trainer, "pace": self._pace}
+        while (answer := dispatcher.next()) is not None:
+            if answer == "wait":
+                time.sleep(POLL_SECONDS)
+                continue
+            study = answer.pack.study
             trials = f"{study.optimizer_label}, batch size {study.batch_size}"
             with single_thread(), saying_exits(trials):
-                run_pack(job, self._ledger, queue.channel, trainer=self._trainer, pace=self._pace)
-            queue.check()
-
-
-class _PackQueue:
-    """The dispatcher, as packs of this process see it."""
-
-    def __init__(self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]) -> None:
-        self._dispatcher, self._stop, self._poll = dispatcher, stop, poll
-        self._hits: dict[str, tuple[int, ...]] = {}
-        self._more: dict[str, list[More]] = defaultdict(list)
-        dispatcher.share = self._hits.__setitem__
-        dispatcher.give = lambda pack, trials: self._more[pack].append(trials)
-        self._errors: list[ResultsError] = []
-        self._polled, self._polling = time.monotonic(), threading.Lock()
-        self.channel = Channel(send=dispatcher.receive, control=self._control)
-
-    def next(self) -> Job | None:
-        """The next pack, once there is one; ``None``: no more, or the sweep is stopped."""
-        while not self._stop:
-            job = self._dispatcher.next()
-            if job != "wait":
-                if job is not None:
-                    self._hits.pop(job.pack.id, None)
-                    self._more.pop(job.pack.id, None)
-                return job
-            time.sleep(POLL_SECONDS)
-            self._poll()
-        return None
-
-    def _control(self, pack: str) -> Control:
-        """Polled beside the training, about twice a second."""
-        with self._polling:
-            if time.monotonic() - self._polled >= POLL_SECONDS:
-                try:
-                    self._poll()
-                except ResultsError as error:  # raised in the main thread (``check``)
-                    self._errors.append(error)
-                    self._dispatcher.stop()
-                self._polled = time.monotonic()
-        ends = bool(self._stop) or self._dispatcher.stopped
-        return Control(stop=ends, hits=self._hits.get(pack, ()), more=tuple(self._more[pack]))
-
-    def check(self) -> None:
-        """
-        Raises:
-            ResultsError: what other drivers do could not be read.
-        """
-        if self._errors:
-            raise self._errors[0]
+                run_pack(answer, self._ledger, channel, **how)
 
 
 def _check(layout: Layout) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _EVERY_SECONDS = 1.0
-_PATIENCE_SECONDS = 8.0
+_LOST_SECONDS = 8.0
 """Seconds without an answer after which the head is gone."""
 
 
@@ -43,7 +43,7 @@ def _watch(address: str, on_lost: Callable[[], None], over: threading.Event) -> 
         # A process that was suspended has not heard either: one gap counts little.
         silent = 0.0 if answered else silent + min(now - last, 2 * _EVERY_SECONDS)
         last = now
-        if silent >= _PATIENCE_SECONDS:
+        if silent >= _LOST_SECONDS:
             if not over.is_set():
                 on_lost()
             return

@@ -1,4 +1,4 @@
-"""Between the driver and its Ray workers: jobs and control go out, messages come back."""
+"""Between the driver and its Ray workers: assignments go out, messages come back."""
 
 from __future__ import annotations
 
@@ -15,19 +15,8 @@ from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from experiments.execution.ledger import Ledger
-from experiments.execution.ray.ranks.verdict import Report, Verdict
 from experiments.plan import Outcome
-from experiments.scheduling.messages import (
-    Begun,
-    Channel,
-    Control,
-    Ended,
-    Job,
-    Message,
-    More,
-    Over,
-    Refused,
-)
+from experiments.scheduling.messages import Assignment, Begun, Channel, Ended, Message, Over, Taken
 from results.run_state.processes import identify
 from results.storage.location import Location
 
@@ -36,50 +25,51 @@ class Mailbox:
     """An actor beside the driver; every method is quick."""
 
     def __init__(self) -> None:
-        self._jobs: dict[str, Job] = {}
+        self._assignments: dict[str, Assignment] = {}
         self._messages: list[Message] = []
-        self._hits: dict[str, tuple[int, ...]] = {}
-        self._more: dict[str, tuple[More, ...]] = {}
         self._committed: dict[str, tuple[Outcome, ...]] = {}
         self._began: dict[str, int] = {}
         self._begun: set[str] = set()
-        self._over: set[str] = set()
-        self._reports: dict[tuple[str, str], list[Report]] = {}
-        self._verdicts: dict[tuple[str, str], Verdict] = {}
         self._stop = False
         self._workers: dict[str, Any] = {}
         self._heard: dict[str, float] = {}
 
-    def put(self, job: Job) -> None:
-        self._jobs[job.pack.id] = job
-        self._began.pop(job.pack.id, None)
-        self._over.discard(job.pack.id)
-        self._hits.pop(job.pack.id, None)
-        self._more.pop(job.pack.id, None)
-        self._committed.pop(job.pack.id, None)
-        self._begun.discard(job.pack.id)
+    def put(self, assignment: Assignment) -> None:
+        """A pack that is handed out."""
+        pack = assignment.pack.id
+        self._assignments[pack] = assignment
+        for each in (self._began, self._committed):
+            each.pop(pack, None)
+        self._begun.discard(pack)
 
-    def get(self, pack: str) -> Job:
-        """The job, for a worker that begins; with the trials that a dead worker had been given."""
-        self._begun.add(pack)
-        for more in self._more.pop(pack, ()):
-            self._jobs[pack] = self._jobs[pack].joined_by(more)
-        return self._jobs[pack]
+    def add(self, news: Sequence[Assignment]) -> None:
+        """What packs that are out have been assigned since."""
+        for each in news:
+            pack = each.pack.id
+            if pack in self._assignments:
+                self._assignments[pack] = self._assignments[pack].joined_by(each)
+
+    def ask(self, pack: str, heard: int = 0) -> Assignment:
+        """What a worker is to train: all of it at its start, and later what has come since it had
+        ``heard`` of so many trials."""
+        assignment = self._assignments[pack].after(heard)
+        if pack in self._workers and heard:
+            self._heard[pack] = time.monotonic()
+        if not heard:  # a successor does not train what a worker that died has recorded
+            self._begun.add(pack)
+            assignment = assignment.without(o.trial for o in self.committed(pack))
+        return replace(assignment, stop=self._stop)
 
     def post(self, message: Message) -> None:
         self._messages.append(message)
         if isinstance(message, Begun):
             self._began[message.pack] = message.step
-        if isinstance(message, Over):
-            self._over.add(message.pack)
         if isinstance(message, Ended) and message.run:
             earlier = self.committed(message.pack)
             self._committed[message.pack] = (*earlier, *message.outcomes)
-        if isinstance(message, Refused):
-            self._more[message.pack] = tuple(
-                More() if {t.id for t in more.trials} & set(message.trials) else more
-                for more in self._more.get(message.pack, ())
-            )
+        if isinstance(message, Taken):
+            assignment = self._assignments[message.pack]
+            self._assignments[message.pack] = assignment.without(message.trials)
 
     def committed(self, pack: str) -> tuple[Outcome, ...]:
         return self._committed.get(pack, ())
@@ -94,52 +84,22 @@ class Mailbox:
     def _forget(self, pack: str) -> None:
         """Keep of a pack that is over what a worker needs that dies only now, and is replaced."""
         self._begun.discard(pack)
-        for each in (self._hits, self._more):
-            each.pop(pack, None)
-        if pack in self._jobs:
-            job = self._jobs[pack]
-            nothing = replace(job.pack, trials=(), known=())
-            self._jobs[pack] = replace(job, pack=nothing, wanted=frozenset(), before={})
+        if pack in self._assignments:
+            nothing = self._assignments[pack].without(self._assignments[pack].wanted)
+            pack_alone = replace(nothing.pack, trials=(), known=())
+            self._assignments[pack] = replace(nothing, pack=pack_alone, before={}, hits=())
 
     def begun(self) -> set[str]:
-        """Packs whose workers have asked for their jobs."""
+        """Packs whose workers have begun to ask."""
         return self._begun
-
-    def share(self, hits: Mapping[str, tuple[int, ...]]) -> None:
-        """The hits of each pack that has new ones."""
-        self._hits.update(hits)
-
-    def give(self, pack: str, more: More) -> None:
-        self._more[pack] = (*self._more.get(pack, ()), more)
-
-    def control(self, pack: str) -> Control:
-        if pack in self._workers:
-            self._heard[pack] = time.monotonic()
-        hits, more = self._hits.get(pack, ()), self._more.get(pack, ())
-        return Control(stop=self._stop, hits=hits, more=more)
 
     def progress(self, pack: str) -> tuple[int, int]:
         """Trials that a pack's workers have committed, and the step at which the last one began."""
         return len(self.committed(pack)), self._began.get(pack, 0)
 
-    def over(self, pack: str) -> bool:
-        """Whether a worker has sent the pack's end."""
-        return pack in self._over
-
-    def report(self, pack: str, attempt: str, report: Report) -> None:
-        """A rank has raised. ``attempt``: of its group."""
-        self._reports.setdefault((pack, attempt), []).append(report)
-
-    def reports(self, pack: str, attempt: str) -> tuple[list[Report], bool]:
-        """What the ranks have reported, and whether the driver asks to stop."""
-        return self._reports.get((pack, attempt), []), self._stop
-
-    def settle(self, pack: str, attempt: str, verdict: Verdict) -> None:
-        """What the ranks' reports mean, for rank 0."""
-        self._verdicts[pack, attempt] = verdict
-
-    def verdict(self, pack: str, attempt: str) -> Verdict | None:
-        return self._verdicts.get((pack, attempt))
+    def stopping(self) -> bool:
+        """Whether the driver asks to stop."""
+        return self._stop
 
     def stop(self) -> None:
         self._stop = True
@@ -238,14 +198,14 @@ def channel(mailbox: Any) -> Channel:
             with suppress(RayError):  # the rows are safe; no driver is left
                 ray.get(sent)
 
-    def control(pack: str) -> Control:
+    def ask(before: Assignment) -> Assignment:
         try:
-            answer: Control = ray.get(mailbox.control.remote(pack))
+            news = ray.get(mailbox.ask.remote(before.pack.id, len(before.pack.trials)))
         except RayError:
-            return Control(stop=True)
-        return answer
+            return replace(before, stop=True)
+        return before.joined_by(news)
 
-    return Channel(send=send, control=control)
+    return Channel(send=send, ask=ask)
 
 
 def summary(outcomes: tuple[Outcome, ...]) -> dict[str, int]:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from experiments.scheduling.messages import Channel, Control, Failure, Message, Over
+from experiments.scheduling.messages import Assignment, Channel, Failure, Message, Over
 
 _received = threading.Event()
 _training = threading.Event()
@@ -41,8 +41,9 @@ def _receive(number: int, frame: FrameType | None) -> None:
 def packs_end_on_sigterm(line: Channel) -> Iterator[Channel]:
     """The channel of a pack that ends once SIGTERM was received; then this process ends."""
 
-    def control(pack: str) -> Control:
-        return replace(line.control(pack), stop=True) if _received.is_set() else line.control(pack)
+    def ask(before: Assignment) -> Assignment:
+        now = line.ask(before)
+        return replace(now, stop=now.stop or _received.is_set())
 
     def send(message: Message) -> None:
         if isinstance(message, Over) and message.end == "stopped" and _received.is_set():
@@ -51,7 +52,7 @@ def packs_end_on_sigterm(line: Channel) -> Iterator[Channel]:
 
     _training.set()
     try:
-        yield Channel(send=send, control=control)
+        yield Channel(send=send, ask=ask)
     finally:
         _training.clear()
         if _received.is_set():

@@ -10,9 +10,8 @@ from ray import tune
 from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.search import Searcher
 
-from experiments.execution.signals import Stop
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.messages import Failure, Job, Over
+from experiments.scheduling.messages import Assignment, Failure, Over
 
 _FORGET_STEPS, _FORGET_FROM = 50, 200
 
@@ -22,7 +21,7 @@ class PackSearcher(Searcher):
     results. Tune's own state is not used: the dispatcher decides from the dataset.
 
     Args:
-        send: puts a job into the mailbox of its worker.
+        send: puts an assignment into the mailbox of its worker.
         drain: takes in all messages of the workers.
         slots: how many packs can be out.
         limit: after so many it ends, since Tune's bookkeeping grows with their number.
@@ -34,9 +33,8 @@ class PackSearcher(Searcher):
     def __init__(
         self,
         dispatcher: Dispatcher,
-        stop: Stop,
         *,
-        send: Callable[[Job], None],
+        send: Callable[[Assignment], None],
         drain: Callable[[], None],
         slots: Callable[[], int],
         limit: int,
@@ -44,7 +42,7 @@ class PackSearcher(Searcher):
         over: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(metric="trials", mode="max")
-        self._dispatcher, self._stop = dispatcher, stop
+        self._dispatcher = dispatcher
         self._send, self._drain, self._slots = send, drain, slots
         self._left = limit
         self._explain, self._over = explain, over
@@ -56,7 +54,7 @@ class PackSearcher(Searcher):
         return dict(self._out)
 
     def suggest(self, trial_id: str) -> Any:
-        if self._stop or self._left <= 0 or self._over():
+        if self._left <= 0 or self._over():
             return str(Searcher.FINISHED)
         if len(self._out) >= self._slots():
             return None

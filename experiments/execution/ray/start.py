@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, Self
 
 from experiments.errors import ExperimentError
-from experiments.execution.departure import end_without_cluster
+from experiments.execution.process_end import end_without_cluster
 from experiments.execution.ray.head import watching_head
 from experiments.execution.ray.owner import read_own
 from experiments.execution.ray.token import forget_token, private_token

@@ -18,7 +18,7 @@ from ray import tune
 from ray.exceptions import GetTimeoutError, OutOfMemoryError, RayActorError
 
 from experiments.errors import ExperimentError
-from experiments.execution.executors.base import POLL_SECONDS, ExecutorContext
+from experiments.execution.executors.base import ExecutorContext
 from experiments.execution.ray.demand import Cluster, WaitWatch, bundles
 from experiments.execution.ray.lost_workers import (
     explain,
@@ -32,12 +32,11 @@ from experiments.execution.ray.ranks.group import GroupContext, train_group
 from experiments.execution.ray.searcher import NotWaiting, PackSearcher, TrialStates
 from experiments.execution.ray.start import RaySession
 from experiments.execution.ray.worker import WorkerContext, train_alone
-from experiments.execution.signals import Stop
 from experiments.execution.staging import Staged
 from experiments.execution.worker import Pace
 from experiments.plan import Layout
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.messages import Failure, Job, Over
+from experiments.scheduling.messages import Assignment, Failure, Over
 from results.counts import count
 from results.run_state.claims import Claims
 
@@ -46,10 +45,9 @@ _DEAD = (RayActorError, OutOfMemoryError)
 _LISTEN_SECONDS = 0.2
 _DEATHS = 3
 """Deaths of our actors beside the driver after which the sweep ends."""
-_PATIENCE_SECONDS = 30.0
-_POLL_EVERY = round(POLL_SECONDS / _LISTEN_SECONDS)
-_SILENT = 2
-"""Times ``Pace.hang`` after which a process that does not ask for control is ended."""
+_ANSWER_SECONDS = 30.0
+_CHECK_EVERY = 10
+"""Times that messages are received, between two checks for workers that do not answer."""
 _TRIALS_A_TUNER = 20_000
 """Packs of one Tuner: at its end all its workers wait for the last one. Tune holds some 20 KB of
 each."""
@@ -98,8 +96,6 @@ class RayTune:
         self._ended: dict[str, float] = {}
         """Packs whose processes were ended because they did not answer, and for how long."""
         self._draining = threading.Lock()
-        self._sharing = threading.Lock()
-        self._shared: dict[str, tuple[int, ...]] = {}
         self._error: Exception | None = None
         self._out: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self._on_this_machine = session.single_machine
@@ -118,7 +114,7 @@ class RayTune:
     def _an_actor_died(self) -> bool:
         actors = [a for a in (self._context.mailbox, self._context.writer) if a is not None]
         try:
-            ray.get([actor.__ray_ready__.remote() for actor in actors], timeout=_PATIENCE_SECONDS)
+            ray.get([actor.__ray_ready__.remote() for actor in actors], timeout=_ANSWER_SECONDS)
         except GetTimeoutError:
             return False
         except _DEAD:
@@ -144,16 +140,14 @@ class RayTune:
             self._claims.abandon(pack)
             dispatcher.receive(Over(pack=pack, end="failed", failure=without_actor()))
 
-    def run(self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]) -> None:
-        """Train until the dispatcher has no more packs, is stopped, or ``stop`` is set."""
+    def run(self, dispatcher: Dispatcher) -> None:
+        """Train until the dispatcher has no more packs, or is stopped."""
         for text in self._notes:
             dispatcher.note(text)
-        dispatcher.share = self._share
-        dispatcher.give = lambda pack, more: self._mailbox.give.remote(pack, more)
-        while not stop and not dispatcher.finished:
+        while not dispatcher.finished:
             try:
-                with self._listening(dispatcher, stop, poll):
-                    self._tune(dispatcher, stop)
+                with self._listening(dispatcher):
+                    self._tune(dispatcher)
                 self._drain(dispatcher)
             except Exception as error:  # of Tune's loop, which calls our searcher
                 self._error = self._error or error
@@ -162,17 +156,16 @@ class RayTune:
             elif self._error:
                 raise self._error
 
-    def _tune(self, dispatcher: Dispatcher, stop: Stop) -> None:
+    def _tune(self, dispatcher: Dispatcher) -> None:
         progress = TrialStates()
         searcher = PackSearcher(
             dispatcher,
-            stop,
             send=self._send,
             drain=lambda: self._drain(dispatcher),
             slots=lambda: self._cluster.capacity().slots(self.layout),
             limit=_TRIALS_A_TUNER,
             explain=lambda trial, pack: self._explain(
-                progress.error_of(trial), pack, dispatcher.deaths(pack) + 1
+                progress.error_of(trial), pack, dispatcher.failures.deaths(pack) + 1
             ),
             over=lambda: self._error is not None,
         )
@@ -191,7 +184,9 @@ class RayTune:
                     storage_path=str(Path(folder).resolve()),
                     callbacks=[progress, *self._callbacks],
                     stop=NotWaiting(
-                        lambda: self._error is not None or (bool(stop) and self._out()[1] == 0)
+                        lambda: (
+                            self._error is not None or (dispatcher.stopped and self._out()[1] == 0)
+                        )
                     ),
                     # The dispatcher decides what becomes of the trials of a dead worker.
                     failure_config=tune.FailureConfig(max_failures=0),
@@ -236,11 +231,6 @@ class RayTune:
                 killed = now - self._killed_before
         return explain(text, times=times, log=log, killed=killed)
 
-    def _share(self, pack: str, hits: tuple[int, ...]) -> None:
-        """Keep for the next ``_drain``: a pack that ends may have news for hundreds of others."""
-        with self._sharing:
-            self._shared[pack] = hits
-
     def _placed(self, out: Mapping[str, str], progress: TrialStates) -> tuple[int, int]:
         """Packs that are out, and those of them whose workers have begun."""
         begun, running = ray.get(self._mailbox.begun.remote()), progress.running()
@@ -255,24 +245,20 @@ class RayTune:
 
     def _drain(self, dispatcher: Dispatcher) -> None:
         with self._draining:
-            with self._sharing:
-                shared, self._shared = self._shared, {}
-            if shared:
-                self._mailbox.share.remote(shared)
+            if news := dispatcher.news():
+                self._mailbox.add.remote(news)
             for message in ray.get(self._mailbox.drain.remote()):
-                if isinstance(message, Over):  # it may be sent out again, and knows these then
-                    with self._sharing:
-                        self._shared.pop(message.pack, None)
-                    if self.layout.workers > 1 and message.end != "done":
-                        self._claims.abandon(message.pack)  # rank 0 may have been ended with it
+                # Of a group rank 0 may have been ended with its claim.
+                if isinstance(message, Over) and self.layout.workers > 1 and message.end != "done":
+                    self._claims.abandon(message.pack)
                 dispatcher.receive(message)
 
-    def _send(self, job: Job) -> None:
-        ray.get(self._mailbox.put.remote(job))
+    def _send(self, assignment: Assignment) -> None:
+        ray.get(self._mailbox.put.remote(assignment))
 
     def _end_silent(self, stopped: float | None) -> None:
         """End the processes that do not answer: for too long, or soon after a request to stop."""
-        seconds = _SILENT * self._pace.hang
+        seconds = self._pace.silent
         if stopped is not None and time.monotonic() - stopped >= self._pace.stop:
             seconds = self._pace.stop
         for pack, worker in ray.get(self._mailbox.silent.remote(seconds)):
@@ -280,10 +266,8 @@ class RayTune:
             ray.kill(worker)
 
     @contextmanager
-    def _listening(
-        self, dispatcher: Dispatcher, stop: Stop, poll: Callable[[], None]
-    ) -> Iterator[None]:
-        """Beside Tune's loop: receive messages, pass on a stop, poll other drivers."""
+    def _listening(self, dispatcher: Dispatcher) -> Iterator[None]:
+        """Beside Tune's loop: receive messages, pass on a stop, end what does not answer."""
         over = threading.Event()
 
         def listen() -> None:
@@ -292,12 +276,11 @@ class RayTune:
                 rounds += 1
                 try:
                     self._drain(dispatcher)
-                    if stop or dispatcher.stopped:
+                    if dispatcher.stopped:
                         stopped = stopped or time.monotonic()
                         self._mailbox.stop.remote()
-                    if rounds % _POLL_EVERY == 0:
+                    if rounds % _CHECK_EVERY == 0:
                         self._end_silent(stopped)
-                        poll()
                         self._say_what_waits(dispatcher)
                 except Exception as error:  # raised in the sweep, once Tune has ended
                     self._error = error

@@ -19,7 +19,7 @@ from experiments.execution.ray.mailbox import RemoteLedger, channel, summary
 from experiments.execution.staging import Staged
 from experiments.execution.worker import MakeTrainer, Pace, run_pack
 from experiments.plan import Layout
-from experiments.scheduling.messages import Channel, Ended, Job, Message, Over
+from experiments.scheduling.messages import Assignment, Ended, Message, Over
 from experiments.training.threads import use_single_thread
 from results.storage.location import Location
 
@@ -29,7 +29,7 @@ _ledgers: dict[Location, Ledger] = {}
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerContext:
-    """The data that a worker needs besides its job; sent to every worker once."""
+    """The data that a worker needs besides its assignment; sent to every worker once."""
 
     mailbox: Any
     writer: Any | None
@@ -41,17 +41,13 @@ class WorkerContext:
     trainer: MakeTrainer
     pace: Pace
 
-    def job(self, pack: str) -> Job:
-        """The job, with the paths of the user's files on this worker."""
-        job, done = ray.get([self.mailbox.get.remote(pack), self.mailbox.committed.remote(pack)])
-        # A worker that died may have recorded some: this one is its successor.
-        wanted = job.wanted - {outcome.trial for outcome in done}
-        study = self.staged.localize(job.pack.study)
+    def localize(self, assigned: Assignment) -> Assignment:
+        """The same with the paths of the user's files on this worker."""
+        study = self.staged.localize(assigned.pack.study)
         os.chdir(study.workload.base or ".")  # the folder of the experiment's files
-        here, there = job.pack.study.workload.base, study.workload.base
+        here, there = assigned.pack.study.workload.base, study.workload.base
         moved = (there, here) if here and there else None
-        pack = replace(job.pack, study=study)
-        return cast(Job, replace(job, wanted=wanted, moved=moved, pack=pack))
+        return replace(assigned, moved=moved, pack=replace(assigned.pack, study=study))
 
     def ledger(self) -> Ledger:
         """The ledger of this process, which remembers what it has read."""
@@ -72,12 +68,12 @@ def train_alone(config: dict[str, Any], context: WorkerContext) -> None:
     context.mailbox.arrive.remote(pack, worker)
     with notice.packs_end_on_sigterm(line) as line:
         # Tune takes reports of one thread.
-        reported = Channel(send=reporting(line.send), control=line.control)
+        reported = replace(line, send=reporting(line.send))
         guarded(
             pack,
             line.send,
             lambda: run_pack(
-                context.job(pack),
+                context.localize(ray.get(context.mailbox.ask.remote(pack))),
                 context.ledger(),
                 reported,
                 trainer=context.trainer,
@@ -93,11 +89,11 @@ train_alone.__mixins__ = (notice.Listens,)  # type: ignore[attr-defined]
 
 
 def _leave(
-    send: Callable[[Message], None], end: Callable[[], Over], ledger: Ledger, job: Job
+    send: Callable[[Message], None], end: Callable[[], Over], ledger: Ledger, assignment: Assignment
 ) -> None:
     """End this worker's process, in whose code a trial does not come back."""
     ended = end()
-    ledger.release(job.pack.id)
+    ledger.release(assignment.pack.id)
     send(ended)
     os._exit(1)
 

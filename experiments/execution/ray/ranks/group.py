@@ -12,10 +12,10 @@ not: the Tune actor starts while the ranks load torch.
 
 from __future__ import annotations
 
+import math
 import time
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,6 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from experiments.execution.ray.lost_workers import explain, killed_for_memory, worker_log
 from experiments.execution.ray.mailbox import summary
-from experiments.execution.ray.ranks.verdict import Report, judge, killed
 from experiments.scheduling.messages import Failure, Note, Over
 
 if TYPE_CHECKING:
@@ -37,13 +36,12 @@ _RETRIES = 2
 _WAIT_SECONDS = 0.25
 _START_SECONDS = 300.0
 """Timeout of the start of ranks that have their places."""
-_NOTICE_SECONDS = 5.0
-"""Seconds in which ranks notice that another has raised or died."""
+_NOTICE_SECONDS = 30.0
+"""Seconds that ranks have to end, and rank 0 to commit what has finished, once another has failed
+or died."""
 _STOP_SECONDS = 8.0
 """Seconds that the ranks have to end after a request to stop. Then they hang, or write a snapshot
 that is too large for an interruption: the one before that is kept."""
-_COMMIT_SECONDS = 60.0
-"""Seconds in which rank 0 commits what has finished, once it knows why the pack ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +71,7 @@ def train_group(config: dict[str, Any], context: GroupContext) -> None:
     if _group is None:
         _group = WorkerGroup(context)
     pack = config["pack"]
-    end = _group.train(pack)
-    if end is not None:
-        ray.get(context.mailbox.post.remote(end))
+    ray.get(context.mailbox.post.remote(_group.train(pack)))
     tune.report(summary(ray.get(context.mailbox.committed.remote(pack))))
 
 
@@ -119,24 +115,18 @@ class WorkerGroup:
         self._connected = False
         self._killed_before = killed_for_memory()
 
-    def train(self, pack: str) -> Over | None:
-        """Train a pack to its end, through the deaths of ranks.
-
-        Returns:
-            The end of the pack, if it is not rank 0 that has sent it.
-        """
+    def train(self, pack: str) -> Over:
+        """Train a pack through the deaths of ranks; how it has ended."""
         deaths, progress = 0, ray.get(self._mailbox.progress.remote(pack))
         while True:
             try:
-                self._bring_up(pack)
+                self._bring_up()
                 if deaths:  # the rank 0 before may have died with its claim
-                    self._wait_for("abandon", {0: (pack,)}, pack)
+                    self._wait_for("abandon", {0: (pack,)})
                 return self._run(pack)
             except _StopRequestedError:
                 return Over(pack=pack, end="stopped")
             except RankDiedError as death:
-                if ray.get(self._mailbox.over.remote(pack)):
-                    return None
                 now = ray.get(self._mailbox.progress.remote(pack))
                 deaths = 1 if now > progress else deaths + 1
                 progress = max(progress, now)
@@ -152,7 +142,7 @@ class WorkerGroup:
 
     # Ranks
 
-    def _bring_up(self, pack: str) -> None:
+    def _bring_up(self) -> None:
         """Start the ranks that are missing, and connect all. After an exception of a pack they are
         there, without a process group."""
         if self._connected:
@@ -161,13 +151,13 @@ class WorkerGroup:
             if self._ranks[rank] is None:
                 self._ranks[rank] = self._start(rank)
         every = range(self._size)
-        places: dict[int, Place] = self._wait_for("place", dict.fromkeys(every, ()), pack)
+        places: dict[int, Place] = self._wait_for("place", dict.fromkeys(every, ()))
         addresses = [places[rank].address for rank in every]
         if len({place.node for place in places.values()}) == 1:
             addresses = ["127.0.0.1"] * self._size
-        port = self._wait_for("open_store", {0: (addresses[0],)}, pack)[0]
+        port = self._wait_for("open_store", {0: (addresses[0],)})[0]
         meeting = {rank: (addresses[0], port, addresses[rank]) for rank in every}
-        self._wait_for("join", meeting, pack)
+        self._wait_for("join", meeting)
         self._connected = True
 
     def _start(self, rank: int) -> Any:
@@ -184,9 +174,7 @@ class WorkerGroup:
         )
         return actor.remote(rank, *self._context.ranks)
 
-    def _wait_for(
-        self, method: str, arguments: Mapping[int, tuple[Any, ...]], pack: str
-    ) -> dict[int, Any]:
+    def _wait_for(self, method: str, arguments: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
         """What a method of ranks returns.
 
         Raises:
@@ -211,7 +199,7 @@ class WorkerGroup:
                 # Perhaps a node is lost, and no other has its place: Tune asks for a new one.
                 missing = f"{len(refs)} of {self._size} ranks of a group"
                 raise TimeoutError(f"{missing} did not start within {_START_SECONDS:g} s")
-            if refs and ray.get(self._mailbox.control.remote(pack)).stop:
+            if refs and ray.get(self._mailbox.stopping.remote()):
                 raise _StopRequestedError
         return answers
 
@@ -225,88 +213,62 @@ class WorkerGroup:
 
     # A pack
 
-    def _run(self, pack: str) -> Over | None:
-        """Let the ranks train a pack; its end, if rank 0 could not send it.
+    def _run(self, pack: str) -> Over:
+        """Let the ranks train a pack; how it has ended.
 
         Raises:
             RankDiedError: a rank was lost, and the pack is to go on.
         """
-        attempt = uuid.uuid4().hex
-        pending = {
-            actor.call.remote("train", pack, attempt): rank
+        assignment = self._mailbox.ask.remote(pack)  # the same for all ranks
+        calls = {
+            actor.call.remote("train", assignment): rank
             for rank, actor in enumerate(self._ranks)
             if actor is not None
         }
-        reports, dead = self._listen(pack, attempt, pending)
-        if not reports and not dead:
-            return None
+        ends, dead = self._wait_for_ends(calls)
+        if 0 in ends and ends[0].end != "failed":
+            if dead:
+                self._kill(dead)
+            return ends[0]
         self._connected = False
-        verdict = judge(self._size, reports, dead, self._context.timeout)
-        ray.get(self._mailbox.settle.remote(pack, attempt, verdict))
-        first = [ref for ref, rank in pending.items() if rank == 0]
-        ends_itself = bool(first) and bool(ray.wait(first, timeout=_COMMIT_SECONDS)[0])
-        if not ends_itself and 0 not in dead:
-            self._kill([0])
-        if verdict.failure is None:
+        failure = find_cause(self._size, ends, dead, self._context.timeout)
+        if failure is None:
             # All begin anew: the ranks of a group remember the same things, as engines tried.
             self._kill(range(self._size))
             rank = min(dead, default=0)
             raise RankDiedError(rank, dead.get(rank, ""))
-        return None if ends_itself else Over(pack=pack, end="failed", failure=verdict.failure)
+        return Over(pack=pack, end="failed", failure=failure)
 
-    def _listen(
-        self, pack: str, attempt: str, pending: dict[Any, int]
-    ) -> tuple[Sequence[Report], Mapping[int, str]]:
-        """Wait until rank 0 has ended the pack, or until all ranks have reported or died.
-
-        A rank that does neither is killed: what it waits for does not come. Rank 0 is the last, and
-        has longer, since it commits what has finished.
-
-        Args:
-            pending: the ranks' calls, of which those that have returned are taken out.
+    def _wait_for_ends(self, calls: dict[Any, int]) -> tuple[dict[int, Over], dict[int, str]]:
+        """Wait until rank 0 has ended the pack, or all ranks have failed or died: how each has
+        ended, and Ray's text of those that died. One that does neither once another has is ended:
+        what it waits for does not come.
 
         Raises:
             _StopRequestedError: the driver has asked to stop, and the ranks do not.
         """
-        reports: list[Report] = []
+        ends: dict[int, Over] = {}
         dead: dict[int, str] = {}
-        first_news: float | None = None
-        stopped: float | None = None
-        while True:
-            for ref in ray.wait(list(pending), timeout=_WAIT_SECONDS)[0]:
-                rank = pending.pop(ref)
+        failed, stopped = math.inf, math.inf
+        while calls and not (0 in ends and ends[0].end != "failed"):
+            for ref in ray.wait(list(calls), timeout=_WAIT_SECONDS)[0]:
+                rank = calls.pop(ref)
                 try:
-                    ray.get(ref)
+                    ends[rank] = ray.get(ref)
                 except RayError as error:
                     dead[rank] = str(error)
-            reports, stop = ray.get(self._mailbox.reports.remote(pack, attempt))
-            reported = {report.rank for report in reports}
-            silent = set(pending.values()) - reported
-            if not {0} & {*silent, *reported, *dead}:  # it has ended the pack
-                if reported or dead:
-                    self._kill(dead)
-                return [], {}
-            if not silent:
-                return reports, dead
             now = time.monotonic()
-            stopped = stopped or (now if stop else None)
-            if stopped is not None and now - stopped > _STOP_SECONDS:
+            if ray.get(self._mailbox.stopping.remote()):
+                stopped = min(stopped, now)
+            if dead or any(end.end == "failed" for end in ends.values()):
+                failed = min(failed, now)
+            if now - stopped > _STOP_SECONDS:
                 self._kill(range(self._size))
                 raise _StopRequestedError
-            if not reports and not dead:
-                continue
-            first_news = first_news or now
-            waited = now - first_news
-            of_user = any(report.error == "raised" for report in reports)
-            if waited > (_COMMIT_SECONDS if of_user else 2 * _NOTICE_SECONDS):
-                self._give_up(silent, pending)
-            elif waited > _NOTICE_SECONDS:
-                self._give_up(range(1, self._size) if 0 in silent else silent, pending)
-
-    def _give_up(self, ranks: Iterable[int], pending: dict[Any, int]) -> None:
-        for ref in [ref for ref, rank in pending.items() if rank in ranks]:
-            del pending[ref]
-        self._kill(ranks)
+            if now - failed > _NOTICE_SECONDS:
+                self._kill(calls.values())
+                calls.clear()
+        return ends, dead
 
     def _explain(self, text: str, times: int) -> Failure:
         """Why ranks died; with the log of the last one, if it ran on this machine."""
@@ -317,3 +279,46 @@ class WorkerGroup:
         now, before = killed_for_memory(), self._killed_before
         ended = now - before if log is not None and now is not None and before is not None else None
         return explain(text, times=times, log=log, killed=ended)
+
+
+def find_cause(
+    size: int, ends: Mapping[int, Over], dead: Mapping[int, str], timeout: float
+) -> Failure | None:
+    """Why a pack failed, once each rank has failed or died, or has been ended; ``None``: ranks were
+    lost, and the pack goes on with others.
+
+    When a rank raises or dies, the collective operations of the others fail too. What those raise
+    is a consequence, and is never taken for a failure of the user's code.
+
+    Args:
+        size: ranks of the group.
+        ends: in the order in which they came.
+        dead: ranks whose process has ended.
+        timeout: seconds that a rank waits for the others in a collective operation.
+    """
+    failures = [] if dead else [end.failure for end in ends.values() if end.failure is not None]
+    for failure in failures:
+        if failure.cause not in ("lost", "hung"):
+            return failure
+    silent = sorted(set(range(size)) - ends.keys())
+    if silent and any(failure.cause == "hung" for failure in failures):
+        return hanging(silent, size, timeout)
+    return None
+
+
+def hanging(ranks: Sequence[int], size: int, timeout: float) -> Failure:
+    """The failure of a pack whose other ranks waited in vain for these."""
+    which = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
+    message = f"{which} of {size} hung: the others waited {timeout:g} s for it"
+    return Failure(
+        message=message if len(ranks) == 1 else message.removesuffix("it") + "them",
+        hint="code that only some ranks run must not wait, nor communicate",
+        traceback=message,
+        clear=False,
+        cause="hung",
+    )
+
+
+def killed(rank: int, size: int, failure: Failure, deaths: int) -> Failure:
+    """The failure of a pack of which a rank's process ended, so many times in a row."""
+    return replace(failure, message=f"rank {rank} of {size}: {failure.message}", deaths=deaths)

@@ -12,8 +12,8 @@ from datetime import timedelta
 
 import torch.distributed as dist
 
-from experiments.execution.ray.ranks.verdict import Error
 from experiments.parallel.composed import forget_meshes
+from experiments.scheduling.messages import Cause
 
 LOOPBACK = "127.0.0.1"
 _CONNECT_SECONDS = 120.0
@@ -96,17 +96,18 @@ def close_subgroups() -> None:
             dist.destroy_process_group(group)
 
 
-def classify(error: BaseException) -> Error:
-    """What an exception of a rank says of the others."""
+def classify(error: BaseException) -> Cause | None:
+    """What an exception of a rank says of the others: ``lost``, one has left a collective
+    operation; ``hung``, this rank has waited too long for one; ``None``, it is its own code's."""
     reason: BaseException | None = error
     while reason is not None:
         text = str(reason)
         if isinstance(reason, dist.DistError) or (
             isinstance(reason, RuntimeError) and any(part in text for part in (*_LEFT, *_WAITED))
         ):
-            return "waited" if any(part in text for part in _WAITED) else "left"
+            return "hung" if any(part in text for part in _WAITED) else "lost"
         reason = reason.__cause__ or reason.__context__
-    return "raised"
+    return None
 
 
 def interface(address: str) -> str | None:

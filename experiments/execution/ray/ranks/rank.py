@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass, replace
-from functools import partial
 
 import ray
 import torch.distributed as dist
@@ -14,14 +12,11 @@ from ray.exceptions import RayError
 from experiments.execution.failures import describe
 from experiments.execution.ray.mailbox import channel
 from experiments.execution.ray.ranks import process_group
-from experiments.execution.ray.ranks.verdict import Report, Verdict
 from experiments.execution.ray.worker import WorkerContext
 from experiments.execution.worker import run_pack
 from experiments.parallel.ranks import TorchRanks
-from experiments.scheduling.messages import Failure, Over, RankLostError
+from experiments.scheduling.messages import Assignment, Message, Over
 from experiments.training.threads import use_single_thread
-
-_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,52 +69,29 @@ class Rank:
         """Release the claim that the rank 0 before this one has left at its death."""
         self._context.ledger().abandon(pack)
 
-    def train(self, pack: str, attempt: str) -> bool:
-        """Train a pack; whether it has ended: ``False`` if ranks were lost before that.
+    def train(self, assignment: Assignment) -> Over:
+        """Train a pack; how that has ended, which the group sends on."""
+        line = channel(self._context.mailbox)
 
-        Args:
-            attempt: names this try, among all of its packs.
-        """
-        line = replace(channel(self._context.mailbox), cause=partial(self._cause, pack, attempt))
+        def send(message: Message) -> None:
+            if not isinstance(message, Over):
+                line.send(message)
+
         try:
-            try:
-                run_pack(
-                    replace(self._context.job(pack), device=self._device),
-                    self._context.ledger(),
-                    line,
-                    group=TorchRanks(self._device),
-                    trainer=self._context.trainer,
-                    pace=self._context.pace,
-                )
-            except (RayError, RankLostError):
-                raise
-            except (Exception, SystemExit) as error:  # from before the pack's own code
-                failure = line.cause(describe(error), error)
-                if self._rank == 0:
-                    line.send(Over(pack=pack, end="failed", failure=failure))
-        except RankLostError:
-            return False
-        if dist.is_initialized():
+            end = run_pack(
+                replace(self._context.localize(assignment), device=self._device),
+                self._context.ledger(),
+                replace(line, send=send, cause=process_group.classify),
+                group=TorchRanks(self._device),
+                trainer=self._context.trainer,
+                pace=self._context.pace,
+            )
+        except RayError:
+            raise
+        except (Exception, SystemExit) as error:  # from before the pack's own code
+            end = assignment.over("failed", describe(error, cause=process_group.classify(error)))
+        if end.end == "failed":
+            process_group.leave()  # the other ranks, which wait for this one, fail then too
+        elif dist.is_initialized():
             process_group.close_subgroups()
-        return True
-
-    def _cause(self, pack: str, attempt: str, failure: Failure, error: BaseException) -> Failure:
-        """What this rank's exception means: on rank 0, when all ranks have been heard.
-
-        Raises:
-            RankLostError: it is the consequence of a lost rank.
-        """
-        mailbox, kind = self._context.mailbox, process_group.classify(error)
-        report = Report(rank=self._rank, failure=failure, error=kind)
-        ray.get(mailbox.report.remote(pack, attempt, report))
-        error.__traceback__ = None  # its frames hold what holds the connections
-        process_group.leave()
-        if self._rank:
-            return failure
-        verdict: Verdict | None = None
-        while verdict is None:
-            time.sleep(_POLL_SECONDS)
-            verdict = ray.get(mailbox.verdict.remote(pack, attempt))
-        if verdict.failure is None:
-            raise RankLostError
-        return verdict.failure
+        return end

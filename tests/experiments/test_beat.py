@@ -1,4 +1,4 @@
-"""Trials that hang: noticed by heartbeats, interrupted, recorded, and trained around."""
+"""Trials that hang: noticed by the beat, interrupted, recorded, and trained around."""
 
 from __future__ import annotations
 
@@ -7,114 +7,116 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import results as dataset
-from experiments.execution.heartbeat import Pace
+from experiments.execution.beat import Beat, Cut, Pace, Position
+from experiments.execution.ledger import Ledger
 from experiments.execution.signals import Interrupted, Stop
 from experiments.execution.sweep import sweep
-from experiments.execution.watchdog import Cut, Watchdog
 from tests.experiments.fakes import FakeTraining
 from tests.experiments.sweeping import fake
+from tests.experiments.test_worker import Line, assignment
 
 QUICK = Pace(ask=0.02, renew=1.0, commit=0.0, snapshot=0.0, hang=1.0, stop=0.5, leave=60.0)
 
 
-def watched(dog: Watchdog, batches: Sequence[Sequence[str]]) -> Iterator[Sequence[str]]:
-    return dog.over(iter(batches))
+def beat_of(root: Path, **pace: float) -> Beat:
+    """One that only counts: its thread does not run."""
+    given = assignment(), Ledger(str(root)), Line().channel, Pace(**pace)
+    return Beat(*given, Position, lambda: None)
 
 
-def beats(dog: Watchdog, count: int, *, seconds: float = 1.0, stop: bool = False) -> bool:
+def beats(beat: Beat, number: int, *, seconds: float = 1.0) -> bool:
     """Whether one of so many beats interrupts; none is left out."""
     due = False
-    for _ in range(count):
-        due |= dog.beat(seconds, stop=stop)
+    for _ in range(number):
+        due |= beat.count(seconds)
     return due
 
 
-def test_before_the_first_evaluation_it_has_ten_times_as_long() -> None:
-    dog = Watchdog(hang=6.0, stop=8.0)
+def ask_to_stop(beat: Beat) -> None:
+    beat.assignment = replace(beat.assignment, stop=True)
+
+
+def test_what_makes_no_progress_hangs(tmp_path: Path) -> None:
+    beat = beat_of(tmp_path, hang=60.0, stop=8.0)
 
     def events() -> Iterator[list[str]]:
-        assert not beats(dog, 59)
+        assert not beats(beat, 59)
         yield []
-        assert not beats(dog, 59)  # the heartbeat between was progress
-        assert beats(dog, 1)
+        assert not beats(beat, 59)  # the beat between was progress
+        assert beats(beat, 1)
 
-    list(dog.over(events()))
-    assert dog.reason == "hung"
-    assert dog.failure is not None
-    assert dog.failure.message.startswith("hung: no progress for 60 s, at test_watchdog.py:")
-    assert dog.failure.cause == "hung"
+    list(beat.over(events()))
+    assert beat.cuts
+    assert beat.failure is not None
+    assert beat.failure.message.startswith("hung: no progress for 60 s, at test_beat.py:")
+    assert beat.failure.cause == "hung"
 
 
-def test_evaluations_that_are_far_apart_are_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluations_that_are_far_apart_are_no_hang(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Twenty times the median interval between evaluations, where that is longer."""
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    dog = Watchdog(hang=60.0, stop=8.0)
+    beat = beat_of(tmp_path, hang=60.0, stop=8.0)
 
     def events() -> Iterator[list[str]]:
         for _ in range(5):
             now[0] += 10.0
             yield ["an evaluation"]
-        assert dog.limit == 200.0
-        assert not beats(dog, 199)
-        assert beats(dog, 1)
+        assert beat.limit == 200.0
+        assert not beats(beat, 199)
+        assert beats(beat, 1)
 
-    list(dog.over(events()))
+    list(beat.over(events()))
 
 
 @pytest.mark.parametrize("gap", [1e9, float("inf")])
-def test_a_suspended_process_is_not_silent(gap: float) -> None:
+def test_a_suspended_process_is_not_silent(gap: float, tmp_path: Path) -> None:
     """A machine that slept, or a clock that jumped: one beat counts five seconds at most."""
-    dog = Watchdog(hang=6.0, stop=8.0)
+    beat = beat_of(tmp_path, hang=60.0, stop=8.0)
 
     def events() -> Iterator[list[str]]:
-        assert not beats(dog, 11, seconds=gap)
-        assert beats(dog, 1, seconds=gap)
+        assert not beats(beat, 11, seconds=gap)
+        assert beats(beat, 1, seconds=gap)
         yield []
 
-    list(dog.over(events()))
+    list(beat.over(events()))
 
 
-def test_loading_has_no_limit_but_can_be_stopped() -> None:
-    dog = Watchdog(hang=1.0, stop=8.0)
-    with dog.setting_up():
-        assert not beats(dog, 10_000)
-        assert not beats(dog, 7, stop=True)
-        assert beats(dog, 1, stop=True)
-    assert dog.reason == "stop"
+def test_loading_has_no_limit_but_can_be_stopped(tmp_path: Path) -> None:
+    beat = beat_of(tmp_path, hang=1.0, stop=8.0)
+    with beat.setting_up():
+        assert not beats(beat, 10_000)
+        ask_to_stop(beat)
+        assert not beats(beat, 7)
+        assert beats(beat, 1)
+    assert beat.cuts
+    assert beat.failure is None
 
 
-def test_writing_is_not_interrupted() -> None:
-    dog = Watchdog(hang=1.0, stop=1.0)
-    for _ in watched(dog, [["an evaluation"]]):
-        assert not beats(dog, 100, stop=True)
+def test_writing_is_not_interrupted(tmp_path: Path) -> None:
+    beat = beat_of(tmp_path, hang=1.0, stop=1.0)
+    ask_to_stop(beat)
+    for _ in beat.over(iter([["an evaluation"]])):
+        assert not beats(beat, 100)
 
 
-def test_a_wall_clock_that_jumps_means_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "time", lambda: float("nan"))
-    dog = Watchdog(hang=60.0, stop=8.0)
-
-    def events() -> Iterator[list[str]]:
-        assert not beats(dog, 10)
-        yield []
-
-    list(dog.over(events()))
-
-
-def test_a_loop_in_another_thread_ends_at_its_next_line() -> None:
+def test_a_loop_in_another_thread_ends_at_its_next_line(tmp_path: Path) -> None:
     caught: list[type[BaseException]] = []
     ready = threading.Event()
-    dogs: list[Watchdog] = []
+    waiting: list[Beat] = []
 
     def train() -> None:
-        dog = Watchdog(hang=1.0, stop=1.0)
-        dogs.append(dog)
+        beat = beat_of(tmp_path, hang=1.0, stop=1.0)
+        waiting.append(beat)
 
         def events() -> Iterator[list[str]]:
             ready.set()
@@ -123,16 +125,16 @@ def test_a_loop_in_another_thread_ends_at_its_next_line() -> None:
             yield []
 
         try:
-            with dog.listening():
-                list(dog.over(events()))
+            with beat.interrupting():
+                list(beat.over(events()))
         except Cut as cut:
             caught.append(type(cut))
 
     thread = threading.Thread(target=train)
     thread.start()
     ready.wait(60)
-    assert beats(dogs[0], 20)
-    dogs[0].interrupt()
+    assert beats(waiting[0], 20)
+    waiting[0].interrupt()
     thread.join(60)
     assert caught == [Cut]
 

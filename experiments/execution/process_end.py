@@ -12,21 +12,21 @@ from typing import NoReturn, Protocol
 
 from experiments.execution.ledger import Ledger
 from experiments.records.snapshots import leave_to_next_run
-from experiments.scheduling.messages import Job, Over
+from experiments.scheduling.messages import Assignment, Over
 from results.errors import line
 
 _ERROR, _INTERRUPTED = 1, 130
 _exit = os._exit
 
 
-class Leave(Protocol):
+class EndProcess(Protocol):
     """Ends the process of a pack."""
 
-    def __call__(self, end: Callable[[], Over], ledger: Ledger, job: Job) -> None:
+    def __call__(self, end: Callable[[], Over], ledger: Ledger, assignment: Assignment) -> None:
         """``end()`` records what has finished; this does not return."""
 
 
-def end_program(end: Callable[[], Over], ledger: Ledger, job: Job) -> None:
+def end_program(end: Callable[[], Over], ledger: Ledger, assignment: Assignment) -> None:
     """End this program, the driver, with a line that says why.
 
     Before, the trials of a pack that hung are left to the next run, which goes on without the one
@@ -38,14 +38,14 @@ def end_program(end: Callable[[], Over], ledger: Ledger, job: Job) -> None:
         _say("interrupted: training did not come back and was cut off; its last snapshot is kept")
         _say("hint: give the same command again to continue")
     else:
-        leave_to_next_run(ledger, job, failure.trial)
+        leave_to_next_run(ledger, assignment, failure.trial)
         _say(f"error: {line(failure.message)}, in code that cannot be interrupted")
         _say(
             "hint: give the same command again: "
             + ("the trial is recorded as failed, and " if failure.trial else "")
             + "the other trials go on; with --address auto such a trial ends its worker alone"
         )
-    ledger.release(job.pack.id)
+    ledger.release(assignment.pack.id)
     sys.stdout.flush()
     _exit(_INTERRUPTED if failure is None else _ERROR)
 
