@@ -9,10 +9,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from experiments.counter_random import mixed, uniform
+from experiments.counter_random import uniform
 from experiments.errors import ExperimentError
 from experiments.techniques.base import State, Technique, Tensors
 from experiments.techniques.patterns import EMBEDDINGS, matrices
+from workloads.generated.counters import mixed
 
 
 class Prune(Technique):

@@ -8,8 +8,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from experiments.counter_random import DRAW, mixed, normal
+from experiments.counter_random import normal
 from experiments.techniques.base import State, Technique, Tensors
+from workloads.generated.counters import DRAW, mixed
 
 
 class GradientNoise(Technique):
