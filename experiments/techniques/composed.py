@@ -323,7 +323,7 @@ class Techniques:
         techniques.tuned = tuned
         return techniques
 
-    def unstackable(self, metaparameters: Mapping[str, Value]) -> str | None:
+    def stacking_refusal(self, metaparameters: Mapping[str, Value]) -> str | None:
         """Why models that train with them cannot be stacked; ``None`` if they can."""
         for part in self:
             if not part.stacks:

@@ -10,7 +10,7 @@ import torch
 
 from experiments import techniques
 from experiments.config.compile import load
-from experiments.engines import stackable
+from experiments.engines import stacking_refusal
 from experiments.errors import ExperimentError
 from experiments.plan import Study, WorkloadRef
 from experiments.records.rows import trial_row
@@ -218,5 +218,5 @@ def test_wrong_ones_are_refused(hooks: WorkloadRef) -> None:
         type("Shadow", (techniques.Technique,), {"__annotations__": {"loss": float}, "loss": 0.1})
     described = of(hooks, "Partners")
     assert "one of its arguments is tuned" in str(
-        stackable(StudyContext.load(described), trials(described, 4, **fixed))
+        stacking_refusal(StudyContext.load(described), trials(described, 4, **fixed))
     )

@@ -15,7 +15,7 @@ import batchscale as bs
 from experiments import techniques
 from experiments.config import sources
 from experiments.config.compile import load
-from experiments.engines import choose, stackable
+from experiments.engines import choose, stacking_refusal
 from experiments.errors import ExperimentError
 from experiments.identity import canonical
 from experiments.plan import Study, Trial, WorkloadRef
@@ -136,7 +136,7 @@ def test_one_that_does_not_stack_is_trained_by_the_module_engine(
         == "stacked"
     )
     assert choose(context, pack) == "module"
-    assert stackable(context, pack) == "technique Scaled: a test says so"
+    assert stacking_refusal(context, pack) == "technique Scaled: a test says so"
     with pytest.raises(ExperimentError, match=r"technique Scaled: a test says so$"):
         engine("stacked", of, pack)
     one, bare = pack[:1], {"weight_decay": 0.0}
@@ -151,7 +151,7 @@ def test_one_that_does_not_stack_is_trained_by_the_module_engine(
 def test_random_numbers_after_the_forward_pass_are_refused(user_techniques: WorkloadRef) -> None:
     of = study(workload=user_techniques, technique={"my.py:Random": True, "clip": 1.0})
     pack = trials(of, 4)
-    assert "randomness" in str(stackable(StudyContext.load(of), pack))
+    assert "randomness" in str(stacking_refusal(StudyContext.load(of), pack))
     with pytest.raises(ExperimentError, match="technique Random, clip draws random numbers in"):
         weights(of, pack, "module", 1)
 
