@@ -170,7 +170,7 @@ def test_float16_skips_a_step_that_overflows_and_says_so(models: WorkloadRef) ->
     of = study(workload=models, precision="float16", budget_steps=8, stop_at_target=False)
     run = engine("module", of, trials(of, 2))
     assert isinstance(run, ModuleEngine)
-    scaler = run.runs[0].gradient.scaler
+    scaler = run.runs[0].scaler
     assert scaler is not None
     scaler.load_state_dict({**scaler.state_dict(), "scale": 2.0**40})
     before = run.weights(0)

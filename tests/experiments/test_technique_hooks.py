@@ -93,7 +93,7 @@ class Halfway(bs.Technique):
     factor: float = 0.0
 
     def gradient(self, gradients, weights, state, step):
-        late = (step >= self.budget_steps // 2).float()
+        late = (step.number >= self.budget_steps // 2).float()
         return {name: g * (1 - late * (1 - self.factor)) for name, g in gradients.items()}
 
 
