@@ -1,8 +1,8 @@
 """Random numbers by counting: a hash of a key and a place, without any state.
 
-SplitMix64 (Steele, Lea & Flood 2014, doi:10.1145/2660193.2660195), whose integer arithmetic is
-exact on every device. A number that depends on its key and its place alone is the same in a stack
-of models, after a pause, and on any number of workers.
+The hash is that of ``workloads.generated.counters``, whose integer arithmetic is exact on every
+device. A number that depends on its key and its place alone is the same in a stack of models, after
+a pause, and on any number of workers.
 """
 
 from __future__ import annotations
@@ -15,36 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_BITS = 24
+from workloads.generated.counters import MIX, PLACE, mixed
+
+BITS = 24
 """Bits of a uniform number: as many as float32 holds exactly."""
-
-
-def signed(bits: int) -> int:
-    """A 64-bit number as int64 holds it."""
-    return bits - 2**64 if bits >= 2**63 else bits
-
-
-PLACE = signed(0x9E3779B97F4A7C15)
-"""The Weyl constant by which a place is multiplied."""
-DRAW = signed(0xD1342543DE82EF95)
-"""The constant by which the number of a draw, or of a step, is multiplied."""
-_MIX = (signed(0xBF58476D1CE4E5B9), signed(0x94D049BB133111EB))
-
-
-def mixed(z: Tensor) -> Tensor:
-    """64 random bits for each number of ``z``, int64, which they overwrite."""
-    z ^= _shifted(z, 30)
-    z *= _MIX[0]
-    z ^= _shifted(z, 27)
-    z *= _MIX[1]
-    return z.bitwise_xor_(_shifted(z, 31))
-
-
-def _shifted(z: Tensor, by: int) -> Tensor:
-    """A logical shift to the right: int64 has an arithmetic one."""
-    shifted = z >> by
-    shifted &= 2 ** (64 - by) - 1
-    return shifted
 
 
 _BLOCK = 2**15
@@ -79,7 +53,7 @@ def _kept(places: Tensor, keys: Tensor, threshold: int, scale: float, dtype: tor
         return _kept_by_blocks(places, keys, threshold, scale, dtype)
     z = mixed(places + keys.view(*keys.shape, *[1] * places.dim()))
     # As unsigned numbers, of which torch compares none.
-    least = (threshold << (64 - _BITS)) - 2**63
+    least = (threshold << (64 - BITS)) - 2**63
     return (z.bitwise_xor_(-(2**63)) >= least).to(dtype).mul_(scale)
 
 
@@ -109,7 +83,7 @@ def _kept_by_blocks(
     each = np.float64 if dtype == torch.float64 else np.float32
     of_row, of_rows = (x.reshape(-1).numpy().view(np.uint64) for x in (places, keys))
     result = np.empty((of_rows.size, of_row.size), each)
-    least = np.uint64(threshold << (64 - _BITS))
+    least = np.uint64(threshold << (64 - BITS))
     above = np.empty(_BLOCK, "?")
     # The last step of the hash leaves the upper bits as they are.
     for place, z, _ in _blocks(of_row, of_rows):
@@ -129,7 +103,7 @@ def _blocks(of_row: Any, of_rows: Any) -> Iterator[tuple[tuple[slice, slice], An
             keys, places = of_rows[low : low + rows, None], of_row[left : left + columns]
             z, shifted = (x[: keys.size, : places.size] for x in buffers)
             np.add(places, keys, out=z)
-            for shift, factor in zip((30, 27), _MIX, strict=True):
+            for shift, factor in zip((30, 27), MIX, strict=True):
                 np.right_shift(z, np.uint64(shift), out=shifted)
                 np.bitwise_xor(z, shifted, out=z)
                 np.multiply(z, np.uint64(factor % 2**64), out=z)
@@ -147,9 +121,12 @@ def hashes(key: Tensor, first: int, shape: Sequence[int]) -> Tensor:
 
 def uniform(key: Tensor, first: int, like: Tensor) -> Tensor:
     """Uniform numbers in [0, 1), of the shape and type of ``like``."""
-    return ((hashes(key, first, like.shape) >> (64 - _BITS)) & (2**_BITS - 1)).to(
-        like.dtype
-    ) * 2.0**-_BITS
+    return uniform_of(hashes(key, first, like.shape), like.dtype)
+
+
+def uniform_of(bits: Tensor, dtype: torch.dtype) -> Tensor:
+    """As ``uniform``, of 64 random ``bits`` each."""
+    return ((bits >> (64 - BITS)) & (2**BITS - 1)).to(dtype) * 2.0**-BITS
 
 
 def normal(key: Tensor, first: int, like: Tensor) -> Tensor:
@@ -175,13 +152,13 @@ def _normal(keys: Tensor, first: int, count: int, dtype: torch.dtype) -> Tensor:
     else:
         z = mixed(places + keys[..., None])
         angle = (z & _LOWER).to(dtype)
-        radius = (z >> (64 - _BITS)).bitwise_and_(_LOWER).to(dtype)
+        radius = (z >> (64 - BITS)).bitwise_and_(_LOWER).to(dtype)
     # In place: a new tensor of the size of a stack costs more than what is computed in it.
-    angle.mul_(2 * math.pi * 2.0**-_BITS).cos_()
-    return radius.add_(0.5).mul_(2.0**-_BITS).log_().mul_(-2).sqrt_().mul_(angle)
+    angle.mul_(2 * math.pi * 2.0**-BITS).cos_()
+    return radius.add_(0.5).mul_(2.0**-BITS).log_().mul_(-2).sqrt_().mul_(angle)
 
 
-_LOWER = 2**_BITS - 1
+_LOWER = 2**BITS - 1
 _OF_NUMPY = (torch.float32, torch.float64)
 """Types of numbers that NumPy has too."""
 
@@ -199,7 +176,7 @@ def _angles_and_radii(places: Tensor, keys: Tensor, dtype: torch.dtype) -> tuple
         np.bitwise_and(z, np.uint64(_LOWER), out=shifted)
         # As signed numbers, which processors convert faster; these are small.
         np.copyto(lower[place], shifted.view(np.int64), casting="unsafe")
-        np.right_shift(z, np.uint64(64 - _BITS), out=z)
+        np.right_shift(z, np.uint64(64 - BITS), out=z)
         np.copyto(upper[place], z.view(np.int64), casting="unsafe")
     angles, radii = (part.view(*keys.shape, *places.shape) for part in parts)
     return angles, radii

@@ -1,4 +1,4 @@
-"""The module engine: each model by itself, one after the other (``ModuleRun``).
+"""The module engine: each model by itself, one after the other (``SingleModel``).
 
 The plain way, and the twin of every faster one.
 """
@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from experiments.convolutions import accepts_channels_last
 from experiments.engines.base import Engine, gather
-from experiments.engines.module_run import ModuleRun
 from experiments.engines.randomness import RandomDraws
+from experiments.engines.single_model import SingleModel
 from experiments.plan import Trial
 from experiments.training.evaluation.misses import MissTest
 from experiments.training.evaluation.parts import SplitParts
@@ -40,8 +40,8 @@ class ModuleEngine(Engine):
         self._cache: dict[Any, Tensor] = {}
         self.runs = [self._start(trial) for trial in trials]
 
-    def _start(self, trial: Trial) -> ModuleRun:
-        return ModuleRun(
+    def _start(self, trial: Trial) -> SingleModel:
+        return SingleModel(
             self.context,
             trial,
             self.micro,
@@ -82,7 +82,7 @@ class ModuleEngine(Engine):
             for run in self._each(self.runs):
                 run.advance(steps)
 
-    def _each(self, runs: Sequence[ModuleRun]) -> Iterator[ModuleRun]:
+    def _each(self, runs: Sequence[SingleModel]) -> Iterator[SingleModel]:
         """One after the other, each as the ``current`` one; what raises stays so."""
         for run in runs:
             self.current = run.trial.id
@@ -105,8 +105,8 @@ class ModuleEngine(Engine):
             ]
 
     def skipped_steps(self, row: int) -> int | None:
-        gradient = self.runs[row].gradient
-        return None if gradient.scaler is None else gradient.skipped
+        run = self.runs[row]
+        return None if run.scaler is None else run.skipped
 
     @torch.no_grad()
     def finite(self) -> list[bool]:

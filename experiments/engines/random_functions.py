@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-_BITS = 24
-"""Bits of a uniform number: as many as float32 holds exactly."""
+from experiments.counter_random import BITS, uniform_of
 
 
 class Hashes(AbstractContextManager[Any], Protocol):
@@ -30,30 +29,25 @@ class Hashes(AbstractContextManager[Any], Protocol):
         """``scale`` where the upper 24 bits are at least ``threshold``, else 0."""
 
 
-def _integers(hashed: Hashes, shape: Sequence[int], device: torch.device) -> Tensor:
-    """Uniform whole numbers below 2^24."""
-    return (hashed.hashes(shape, device) >> (64 - _BITS)) & (2**_BITS - 1)
-
-
-def _uniform(hashed: Hashes, like: Tensor) -> Tensor:
-    """In [0, 1), of the shape and type of ``like``."""
-    return _integers(hashed, like.shape, like.device).to(like.dtype) * 2.0**-_BITS
+def _uniform(hashed: Hashes, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """In [0, 1), of the shape of ``like``, and of its type unless told otherwise."""
+    return uniform_of(hashed.hashes(like.shape, like.device), dtype or like.dtype)
 
 
 def _normal(hashed: Hashes, like: Tensor) -> Tensor:
     """By Box and Muller (1958) from one hash: 24 bits for the radius, 24 others for the angle."""
     z = hashed.hashes(like.shape, like.device)
-    first = ((z >> (64 - _BITS)) & (2**_BITS - 1)).to(like.dtype) + 0.5
-    second = (z & (2**_BITS - 1)).to(like.dtype)
-    radius = (-2 * (first * 2.0**-_BITS).log()).sqrt()
-    return radius * (second * (2 * math.pi * 2.0**-_BITS)).cos()
+    first = ((z >> (64 - BITS)) & (2**BITS - 1)).to(like.dtype) + 0.5
+    second = (z & (2**BITS - 1)).to(like.dtype)
+    radius = (-2 * (first * 2.0**-BITS).log()).sqrt()
+    return radius * (second * (2 * math.pi * 2.0**-BITS)).cos()
 
 
 def _kept(
     hashed: Hashes, shape: Sequence[int], p: float, like: Tensor, scale: float = 1.0
 ) -> Tensor:
     """``scale`` with probability 1 - p, else 0."""
-    threshold = min(round(p * 2**_BITS), 2**_BITS - 1)
+    threshold = min(round(p * 2**BITS), 2**BITS - 1)
     return hashed.kept(shape, threshold, scale, like)
 
 
@@ -209,8 +203,7 @@ def _fill(values: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 def _bernoulli_of(hashed: Hashes, like: Tensor, p: Tensor | float) -> Tensor:
     dtype = like.dtype if like.is_floating_point() else torch.float32
-    uniform = _integers(hashed, like.shape, like.device).to(dtype) * 2.0**-_BITS
-    return (uniform < p).to(like.dtype)
+    return (_uniform(hashed, like, dtype) < p).to(like.dtype)
 
 
 def _bernoulli(

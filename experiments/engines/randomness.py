@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from experiments.counter_random import DRAW, PLACE, kept, mixed, signed
+from experiments.counter_random import kept
 from experiments.engines.random_functions import EMPTY, REPLACED
 from experiments.errors import ExperimentError
 from experiments.seeds import derive
@@ -29,6 +29,7 @@ from experiments.techniques import Techniques
 from experiments.training.micro_batch import buffers_kept
 from experiments.training.study_context import StudyContext
 from workloads import Workload, WorkloadError
+from workloads.generated.counters import DRAW, PLACE, mixed, signed
 from workloads.ghost import has_batch_norm
 
 

@@ -127,12 +127,12 @@ def make_engine(kind: str, context: StudyContext, trials: Sequence[Trial]) -> En
         kind = "module"
     if kind == "auto":
         kind = context.layout.ranks.agree(choose(context, trials))
-    elif kind == "stacked" and (reason := unstackable_optimizer(context, trials)):
+    elif kind == "stacked" and (reason := optimizer_refusal(context, trials)):
         raise ExperimentError(
             f"optimizer {context.optimizer.name} cannot be stacked: {reason}",
             hint="engine: module trains one model at a time",
         )
-    elif kind == "stacked" and (reason := stackable(context, trials)):
+    elif kind == "stacked" and (reason := stacking_refusal(context, trials)):
         raise ExperimentError(
             f"workload {context.workload.name} cannot be stacked: {reason}",
             hint="engine: module trains it one model at a time",
@@ -142,7 +142,7 @@ def make_engine(kind: str, context: StudyContext, trials: Sequence[Trial]) -> En
 
 def choose(context: StudyContext, trials: Sequence[Trial]) -> Kind:
     """The engine that trains all packs of this study: the same on every machine."""
-    if preferred(context, trials[0]) == "module" or stackable(context, trials) is not None:
+    if preferred(context, trials[0]) == "module" or stacking_refusal(context, trials) is not None:
         return "module"
     return "stacked"
 
@@ -163,7 +163,7 @@ def preferred(context: StudyContext, trial: Trial) -> Kind:
     return "module" if work > limit * arithmetic.products else "stacked"
 
 
-def stackable(context: StudyContext, trials: Sequence[Trial]) -> str | None:
+def stacking_refusal(context: StudyContext, trials: Sequence[Trial]) -> str | None:
     """Why these trials cannot be stacked; ``None``: they can. Computed once per process and study.
 
     Two things rule it out by themselves: random numbers that cannot be tied to examples, and state
@@ -178,7 +178,7 @@ def stackable(context: StudyContext, trials: Sequence[Trial]) -> str | None:
     identity = json.dumps(workloads.identity(context.workload), sort_keys=True)
     if context.precision.scales:
         return "each model's loss is scaled by itself in float16"
-    if reason := context.techniques.unstackable(trials[0].metaparameters):
+    if reason := context.techniques.stacking_refusal(trials[0].metaparameters):
         return reason
     technique = technique_identity(study.technique, study.workload.base)
     optimizer = json.dumps(optimizer_identity(context.optimizer, study.workload.base))
@@ -206,7 +206,7 @@ def _refusal(context: StudyContext, trials: Sequence[Trial]) -> str | None:
     unsupported = RandomDraws.of(context, model).unsupported
     if unsupported is not None:
         return f"its forward pass draws random numbers that do not follow examples ({unsupported})"
-    if reason := unstackable_optimizer(context, trials):
+    if reason := optimizer_refusal(context, trials):
         return f"optimizer {context.optimizer.name}: {reason}"
     # Ranks are tried each by itself: what one process remembers, another may have to try.
     ranks = context.layout.ranks
@@ -227,7 +227,7 @@ def _refusal(context: StudyContext, trials: Sequence[Trial]) -> str | None:
     return None
 
 
-def unstackable_optimizer(context: StudyContext, trials: Sequence[Trial]) -> str | None:
+def optimizer_refusal(context: StudyContext, trials: Sequence[Trial]) -> str | None:
     """Why the optimizer cannot update a stack of models; ``None`` if it can.
 
     Two models take two steps in a stack, whose rows change their places in between, and alone. What

@@ -11,7 +11,7 @@ import contextlib
 import json
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -147,6 +147,12 @@ class Stack:
         """Append the rows of another stack."""
         losses = torch.cat([self.losses, other.losses])
         self._hold(torch.cat([self.weights, other.weights]), losses)
+
+
+def copy_into(views: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+    """Copy by name."""
+    if values:
+        torch._foreach_copy_([views[name] for name in values], list(values.values()))
 
 
 def _wide(x: Tensor) -> torch.dtype:

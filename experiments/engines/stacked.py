@@ -8,7 +8,7 @@ pack it is in.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,8 +20,8 @@ from experiments.engines.batches import Batches, Row
 from experiments.engines.capture.stacked_program import advance_captured
 from experiments.engines.metric_sums import MetricSums, measure, watched
 from experiments.engines.randomness import RandomDraws, key_of
-from experiments.engines.stack import Stack, StackedStep, width_of
-from experiments.engines.stacked_techniques import StackedTechniques
+from experiments.engines.stack import Stack, StackedStep, copy_into, width_of
+from experiments.engines.step import Hooks, Models
 from experiments.engines.updates import Update, learning_rates, make_update
 from experiments.plan import Trial
 from experiments.training.evaluation.misses import MissTest
@@ -34,7 +34,7 @@ MODELS = 64
 """Number of models for which a micro-batch's memory is bounded, in every pack."""
 
 
-class StackedEngine(Engine):
+class StackedEngine(Engine, Models):
     """Rows of the stack: the active trials first, then those stopped and not yet squeezed out.
 
     The stack is squeezed only when a narrower width of a fixed ladder suffices, so that one
@@ -42,6 +42,7 @@ class StackedEngine(Engine):
     """
 
     kind = "stacked"
+    stacked = True
 
     def __init__(self, context: StudyContext, trials: Sequence[Trial]) -> None:
         super().__init__(context, trials)
@@ -58,7 +59,7 @@ class StackedEngine(Engine):
         self._batches = Batches(context, stacked=True)
         of_rows = [row.trial for row in self.rows]
         self.update: Update = make_update(context, of_rows, self.stack)
-        self.techniques = StackedTechniques([context.techniques_of(t) for t in of_rows], self.stack)
+        self.hooks = Hooks(self, of_rows, self.trained())
 
     @property
     def steps(self) -> list[int]:
@@ -96,46 +97,49 @@ class StackedEngine(Engine):
     def _advance(self, steps: int, seen: Sequence[Row]) -> None:
         """Take steps of one batch size; ``seen``: the rows whose examples each row sees."""
         if not advance_captured(self.stepper, self.update, self.rows, seen, steps):
-            self._take(self._batches.take(seen, len(self.trials), steps), seen[0].step)
+            first = seen[0].step  # tells the batch size
+            self.size, self.share = self.context.study.batches.size(first), self.context.part(first)
+            self._rates_at = learning_rates(self.context, [row.trial for row in self.rows])
+            for done, batch in self._batches.take(seen, len(self.trials), steps):
+                self.take([row.step + done for row in self.rows], batch)
         self.rows = [replace(row, step=row.step + steps) for row in self.rows]
 
-    def _take(self, batches: Iterator[tuple[int, Batch]], first: int) -> None:
-        """A step for each batch, which has its number; ``first`` tells the batch size."""
-        context, techniques = self.context, self.techniques
-        size, start = context.study.batches.size(first), context.part(first).start
-        rates_at = learning_rates(context, [row.trial for row in self.rows])
-        for done, batch in batches:
-            taken = [row.step + done for row in self.rows]
-            rates, keys = rates_at(taken).to(context.device), self._keys(taken)
-            techniques.begin(taken, rates)
-            techniques.change("before_step")
-            weights = None
-            if techniques.has["select"]:
-                weights = self._selected(batch, size, keys, context.part(first))
-            self.stepper.take_gradient(batch, size, keys, start, weights)
-            context.layout.reduce_gradients([self.stack.gradient])
-            if techniques.has["perturbed"]:
-                trained = self.stack.weights.clone()
-                techniques.change("perturbed")
-                self.stepper.take_gradient(batch, size, keys, start, weights)
-                context.layout.reduce_gradients([self.stack.gradient])
-                self.stack.weights.copy_(trained)
-            techniques.change("gradient")
-            self.update.step(rates)
-            techniques.change("after_step")
+    # What a step is made of.
 
-    def _keys(self, steps: Sequence[int]) -> Tensor | None:
-        """The keys of the rows' random numbers after so many steps, if models draw any."""
-        if not self.draws:
-            return None
-        keys = [key_of(row.trial.seed, step) for row, step in zip(self.rows, steps, strict=True)]
-        return torch.tensor(keys, device=self.context.device)
+    def begin(self, steps: Sequence[int]) -> Tensor:
+        self._rates = self._rates_at(steps).to(self.context.device)
+        self._keys: Tensor | None = None
+        if self.draws:
+            seeds = (row.trial.seed for row in self.rows)
+            keys = [key_of(seed, step) for seed, step in zip(seeds, steps, strict=True)]
+            self._keys = torch.tensor(keys, device=self.context.device)
+        return self._rates
 
-    def _selected(self, batch: Batch, size: int, keys: Tensor | None, share: slice) -> Tensor:
-        """The weights of this rank's examples in the loss, ``(models, share)``."""
-        losses = self.stack.weights.new_zeros(self.stack.width, size)
-        losses[:, share] = self.stepper.losses(batch, keys, share.start)
-        return self.techniques.select(self.context.layout.all_reduce(losses))[:, share]
+    def take_gradient(self, batch: Batch, examples: Tensor | None) -> None:
+        self.stepper.take_gradient(batch, self.size, self._keys, self.share.start, examples)
+        self.context.layout.reduce_gradients([self.stack.gradient])
+
+    def losses(self, batch: Batch) -> Tensor:
+        losses = self.stack.weights.new_zeros(self.stack.width, self.size)
+        losses[:, self.share] = self.stepper.losses(batch, self._keys, self.share.start)
+        return self.context.layout.all_reduce(losses)
+
+    def update_weights(self) -> None:
+        self.update.step(self._rates)
+
+    def trained(self) -> dict[str, Tensor]:
+        return {name: self.stack.views[name] for name in self.stack.trainable}
+
+    def gradients(self) -> dict[str, Tensor]:
+        return {name: self.stack.gradient_views[name] for name in self.stack.trainable}
+
+    def set_trained(self, weights: Mapping[str, Tensor]) -> None:
+        copy_into(self.stack.views, weights)
+
+    def set_gradients(self, gradients: Mapping[str, Tensor]) -> None:
+        copy_into(self.stack.gradient_views, gradients)
+
+    # Evaluations and states.
 
     @torch.no_grad()
     def evaluate(
@@ -151,12 +155,12 @@ class StackedEngine(Engine):
         if width < self.stack.width:  # a few of them: a narrow stack costs as much less
             picked = [*evaluated_rows, *[evaluated_rows[-1]] * (width - len(evaluated_rows))]
             where = torch.tensor(picked, device=self.context.device)
-            views = self.techniques.evaluated(where, self.update.evaluated(where))
+            views = self._measured(where, self.update.evaluated(where))
         else:
             where = torch.arange(width, device=self.context.device)
             weights = self.update.evaluated(where)
             if weights is not None or self.context.techniques.define("evaluated"):
-                views = self.techniques.evaluated(where, weights)
+                views = self._measured(where, weights)
         models = self.stack.width if views is None else width
         workload, device = self.context.workload, self.context.device
         sums = MetricSums(models, device, workload, len(data), watched(split, tests))
@@ -169,6 +173,17 @@ class StackedEngine(Engine):
         chunk = min(self.chunk, FIRST) if parts else self.chunk
         with self.context.precision.products():
             return measure(sums, data, layout, chunk, metrics_of, places, parts, tests)
+
+    def _measured(self, rows: Tensor, weights: Tensor | None) -> dict[str, Tensor]:
+        """The parameters of ``rows`` that are measured, laid out as those of the stack.
+
+        ``weights``: the optimizer's, ``(rows, size)``, where it has others than the trained ones.
+        """
+        views = self.stack.views_of(self.stack.weights[rows] if weights is None else weights)
+        if self.context.techniques.define("evaluated"):
+            trained = {name: views[name] for name in self.stack.trainable}
+            copy_into(trained, self.hooks.evaluated(trained, rows))
+        return views
 
     @torch.no_grad()
     def finite(self) -> list[bool]:
@@ -191,8 +206,8 @@ class StackedEngine(Engine):
         update = make_update(self.context, trials, fresh)
         self.stack.add(fresh)
         self.update.add(update)
-        techniques = [self.context.techniques_of(trial) for trial in trials]
-        self.techniques.add(StackedTechniques(techniques, fresh))
+        begun = {name: fresh.views[name] for name in fresh.trainable}
+        self.hooks.add(Hooks(self, trials, begun))
         self.trials += trials
         self.rows += [Row(trial=trial, order=self.context.order(trial)) for trial in trials]
         self._pick([*range(active), *range(before, before + len(trials))], before)
@@ -209,7 +224,7 @@ class StackedEngine(Engine):
         where = torch.tensor(picked, device=self.context.device)
         self.stack.keep(where)
         self.update.keep(where)
-        self.techniques.keep(where)
+        self.hooks.keep(where)
         self.rows = [self.rows[i] for i in picked]
         self._batches.ahead = 1
 
@@ -223,7 +238,7 @@ class StackedEngine(Engine):
                 "weights": self.stack.weights[row],
                 "loss": losses[row],
                 "update": self.update.of_row(row),
-                "techniques": self.techniques.of_row(row),
+                "techniques": self.hooks.of_row(row),
                 "order": self.rows[row].order.state(),
             }
             for row in rows
@@ -239,7 +254,7 @@ class StackedEngine(Engine):
         self.stack.weights[row].copy_(state["weights"])
         self.stack.losses[row].copy_(state["loss"] / self.context.layout.data_ranks)
         self.update.restore(row, state["update"])
-        self.techniques.restore(row, state["techniques"])
+        self.hooks.restore(row, state["techniques"])
 
     def weights(self, row: int) -> dict[str, Tensor]:
         return self._state_dict({name: view[row] for name, view in self.stack.views.items()})
@@ -247,7 +262,7 @@ class StackedEngine(Engine):
     @torch.no_grad()
     def measured(self, row: int) -> dict[str, Tensor]:
         where = torch.tensor([row], device=self.context.device)
-        views = self.techniques.evaluated(where, self.update.evaluated(where))
+        views = self._measured(where, self.update.evaluated(where))
         trained = {name: view[row] for name, view in self.stack.views.items()}
         return self._state_dict({**trained, **{name: view[0] for name, view in views.items()}})
 

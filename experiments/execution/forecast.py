@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 from experiments.config.study_plan import StudyPlan
 from experiments.engines import Engine, check_contract, make_engine
-from experiments.engines.selection import Arithmetic, preferred, stackable
+from experiments.engines.selection import Arithmetic, preferred, stacking_refusal
 from experiments.engines.stacked import MODELS
 from experiments.plan import Study
 from experiments.scheduling import rounds
@@ -176,7 +176,7 @@ def _engine(context: StudyContext, plan: StudyPlan, stacks: dict[str, bool]) -> 
     if preferred(context, plan.trials(0, 1)[0]) == "module":
         return "module"
     if study.shape not in stacks:
-        stacks[study.shape] = stackable(context, plan.trials(0, packs(study)[0])) is None
+        stacks[study.shape] = stacking_refusal(context, plan.trials(0, packs(study)[0])) is None
     return "stacked" if stacks[study.shape] else "module"
 
 

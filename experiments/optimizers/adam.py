@@ -16,13 +16,7 @@ import torch
 from torch import Tensor
 
 from experiments.optimizers.base import PackagedOptimizer
-from experiments.optimizers.stacked_update import (
-    Block,
-    ElementwiseUpdate,
-    Group,
-    Row,
-    StackedUpdate,
-)
+from experiments.optimizers.stacked_update import Block, ElementwiseUpdate, Group, StackedUpdate
 from experiments.plan import Value
 
 _LATE = torch.tensor(1e30)
@@ -71,8 +65,8 @@ class _StackedAdam(ElementwiseUpdate):
         denominator = positive.sqrt_().div_(values["root"]).add_(values["epsilon"])
         weights.sub_(torch.div(mean, denominator, out=denominator).mul_(values["size"]))
 
-    def update_row(self, row: Row) -> None:
-        values = row.values
+    def update_row(self, row: Group) -> None:
+        values = row.shared
         decay = 0.0 if self.decoupled else values["weight_decay"]
         rate = values["size"] * values["root"]
         _fused(row.weights, row.gradient, row.state, values, rate, decay)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from experiments.optimizers.base import LibraryOptimizer
-from experiments.optimizers.stacked_update import Block, ElementwiseUpdate, Row, StackedUpdate
+from experiments.optimizers.stacked_update import Block, ElementwiseUpdate, Group, StackedUpdate
 from experiments.plan import Value
 
 
@@ -40,8 +40,8 @@ class _StackedLion(_StackedSign):
         weights.sub_(scratch.sign_().mul_(values["learning_rate"]))
         mean.mul_(values["beta2"]).add_(gradient.mul_(values["1-beta2"]))
 
-    def update_row(self, row: Row) -> None:
-        mean, values = row.state["mean"], row.values
+    def update_row(self, row: Group) -> None:
+        mean, values = row.state["mean"], row.shared
         direction = torch.lerp(mean, row.gradient, values["1-beta1"])
         mean.lerp_(row.gradient, values["1-beta2"])  # while both are in the cache
         row.weights.sub_(direction.sign_(), alpha=values["learning_rate"])

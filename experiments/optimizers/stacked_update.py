@@ -5,7 +5,7 @@ belongs to model ``i``, and every metaparameter is a column vector ``(models, 1)
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -59,18 +59,9 @@ class Block(NamedTuple):
     """Metaparameters and those of ``begin``; ``(models, 1)``, or columns of ``(models, size)``."""
 
 
-class Row(NamedTuple):
-    """One model of a stack, ``(size,)`` each."""
-
-    weights: Tensor
-    gradient: Tensor
-    state: Mapping[str, Tensor]
-    values: Mapping[str, float]
-    """Metaparameters, and those of ``begin``."""
-
-
 class Group(NamedTuple):
-    """Neighbouring models of a stack that share some values, ``(rows, size)`` each."""
+    """Neighbouring models of a stack that share some values, ``(rows, size)`` each; or one model,
+    whose values are all shared."""
 
     weights: Tensor
     gradient: Tensor
@@ -78,7 +69,8 @@ class Group(NamedTuple):
     """For intermediate results; contiguous, as are ``gradient`` and ``state``."""
     state: Mapping[str, Tensor]
     shared: Mapping[str, float]
-    """The values of ``ElementwiseUpdate.shared``."""
+    """The values of ``ElementwiseUpdate.shared``; of one model all metaparameters, and those of
+    ``begin``."""
     values: Mapping[str, Tensor]
     """Metaparameters, and those of ``begin``, ``(rows, 1)``."""
 
@@ -159,17 +151,23 @@ class ElementwiseUpdate(StackedUpdate):
     _scratch: Tensor | None = None
 
     def step(self, weights: Tensor, gradient: Tensor, learning_rate: Tensor) -> None:
-        step = self._blocks
-        if self._is_uniform(weights, learning_rate):
-            if self._has("update_row") and weights.shape[1] >= ROW:
-                step = self._rows
-            elif self._has("update_group"):
-                step = self._groups
-        if step != self._blocks:
+        uniform, size = self._is_uniform(weights, learning_rate), weights.shape[1]
+        by_rows = uniform and self._has("update_row") and size >= ROW
+        by_groups = uniform and self._has("update_group") and not by_rows
+        if by_rows or by_groups:
             self._decay(weights, learning_rate)
         values = {**self.values, **self.begin(learning_rate)}
         state = {name: v for name, v in self.state.items() if v.shape == weights.shape}
-        step(weights, gradient, state, values)
+        columns = {n: v for n, v in values.items() if v.shape[1] == 1}
+        if by_rows:
+            self._groups(self.update_row, weights, gradient, state, columns, tuple(columns), 1)
+        elif by_groups:
+            if not self.decoupled:
+                self.decay_into(gradient, weights)
+            most = max(1, _BLOCK // size)
+            self._groups(self.update_group, weights, gradient, state, columns, self.shared, most)
+        else:
+            self._blocks(weights, gradient, state, values)
 
     def _has(self, form: str) -> bool:
         return getattr(type(self), form) is not getattr(ElementwiseUpdate, form)
@@ -187,13 +185,19 @@ class ElementwiseUpdate(StackedUpdate):
                 decay = parameter.column(self.values["weight_decay"])
                 parameter.of(weights).mul_(1 - learning_rate * decay)
 
-    def _groups(self, weights: Tensor, gradient: Tensor, state: Tensors, values: Tensors) -> None:
-        if not self.decoupled:
-            self.decay_into(gradient, weights)
-        columns = {n: v for n, v in values.items() if v.shape[1] == 1}
-        keys = list(zip(*(columns[name].flatten().tolist() for name in self.shared), strict=True))
-        (models, size), gradient = weights.shape, gradient.contiguous()
-        most = max(1, _BLOCK // size)
+    def _groups(
+        self,
+        update: Callable[[Group], None],
+        weights: Tensor,
+        gradient: Tensor,
+        state: Tensors,
+        columns: Tensors,
+        shared: Sequence[str],
+        most: int,
+    ) -> None:
+        """``update`` neighbours, at most so many, that have the columns ``shared`` in common."""
+        keys = list(zip(*(columns[name].flatten().tolist() for name in shared), strict=True))
+        models, size = weights.shape
         if self._scratch is None or self._scratch.shape != (min(most, models), size):
             self._scratch = weights.new_empty(min(most, models), size)
         start = 0
@@ -201,13 +205,13 @@ class ElementwiseUpdate(StackedUpdate):
             end = start + 1
             while end < min(models, start + most) and keys[end] == keys[start]:
                 end += 1
-            self.update_group(
+            update(
                 Group(
                     weights[start:end],
-                    gradient[start:end],
+                    gradient[start:end].contiguous(),
                     self._scratch[: end - start],
                     {name: v[start:end] for name, v in state.items()},
-                    dict(zip(self.shared, keys[start], strict=True)),
+                    dict(zip(shared, keys[start], strict=True)),
                     {name: v[start:end] for name, v in columns.items()},
                 )
             )
@@ -221,19 +225,7 @@ class ElementwiseUpdate(StackedUpdate):
         """
         raise NotImplementedError
 
-    def _rows(self, weights: Tensor, gradient: Tensor, state: Tensors, values: Tensors) -> None:
-        numbers = {n: v.flatten().tolist() for n, v in values.items() if v.shape[1] == 1}
-        for row in range(len(weights)):
-            self.update_row(
-                Row(
-                    weights[row],
-                    gradient[row],
-                    {name: v[row] for name, v in state.items()},
-                    {name: v[row] for name, v in numbers.items()},
-                )
-            )
-
-    def update_row(self, row: Row) -> None:
+    def update_row(self, row: Group) -> None:
         """The step of one model, by kernels that take several operations in one pass; decoupled
         weight decay has been applied.
 

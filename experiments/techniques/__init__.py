@@ -8,13 +8,14 @@ from typing import Any
 
 from experiments.errors import ExperimentError
 from experiments.registry import Registry
-from experiments.techniques.base import Technique
+from experiments.techniques.base import Step, Technique
 from experiments.techniques.composed import Techniques, make_technique
 from experiments.techniques.computation.half_weights import HalfWeights
 from workloads.user_code.data_files import listed
 
 __all__ = [
-    "SETTINGS", "TECHNIQUES", "Technique", "Techniques", "data_files", "label", "load", "names",
+    "SETTINGS", "TECHNIQUES", "Step", "Technique", "Techniques", "data_files", "label", "load",
+    "names",
 ]  # fmt: skip
 
 SETTINGS = ("precision", "ghost_batch")

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import torch
 from pydantic import Field
-from torch import Tensor
 
-from experiments.techniques.base import State, Technique, Tensors
+from experiments.techniques.base import State, Step, Technique, Tensors
 
 SINGLE_AVERAGE = "evaluations measure one average of the weights"
 
@@ -34,10 +33,10 @@ class Lookahead(Technique):
         """Whether the slow weights move in the step after ``step`` others."""
         return (step + 1) % int(self.every) == 0
 
-    def after_step(self, weights: Tensors, state: State, step: Tensor) -> Tensors:
-        if not self.due:
+    def after_step(self, weights: Tensors, state: State, step: Step) -> Tensors:
+        if not step.due:
             return weights
-        due = (step + 1) % self.every == 0
+        due = (step.number + 1) % self.every == 0
         moved = {}
         for name, weight in weights.items():
             slow = state[name]
@@ -79,8 +78,8 @@ class Swa(Technique):
             "count": first.new_zeros((), dtype=torch.int64),
         }
 
-    def after_step(self, weights: Tensors, state: State, step: Tensor) -> Tensors:
-        after = step + 1 - self.acts_from
+    def after_step(self, weights: Tensors, state: State, step: Step) -> Tensors:
+        after = step.number + 1 - self.acts_from
         due = (after >= 0) & (after % self.every == 0)
         count, average = state["count"], state["average"]
         state["average"] = {

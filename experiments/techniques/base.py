@@ -1,27 +1,8 @@
 """What a technique is: a swept factor of the training algorithm, which changes how a model trains.
 
-A technique defines some of these hooks. Several techniques of one study are composed: each hook
-runs over all of them in ascending ``order``, and by name where two have the same.
-
-| hook | when | what it gets and returns |
-|---|---|---|
-| ``prepare`` | once a study on a worker | study and data; the technique with what it has loaded |
-| ``model`` | once, when a model is made | the model; the model that is trained |
-| ``parameter_groups`` | when an optimizer is made | trained parameters; options of some |
-| ``augment`` | in each step, once for the global batch | its examples; those that are trained on |
-| ``before_step`` | then, before the first forward pass | the weights; those to train from |
-| ``batch`` | before each forward pass of training | the (micro-)batch; the same |
-| ``forward`` | in the place of a forward pass of training | the inner one, model, batch; output |
-| ``criterion`` | in the place of the workload's loss | the inner one, output, batch; losses |
-| ``loss`` | after it | one loss an example; the same |
-| ``select`` | in each step, before the gradient | all losses of the global batch; weights |
-| ``perturbed`` | once the gradient is there | the weights at which it is taken again |
-| ``gradient`` | before the update, once for the global batch | the gradients; those of the update |
-| ``after_step`` | after the update | the weights; the weights to go on from |
-| ``evaluated`` | at each evaluation | the weights; those that are measured |
-| ``metrics`` | of each evaluated batch | the metrics; those that are recorded |
-| ``optimizer`` | once, of a model by itself | the optimizer; the one that updates |
-| ``communication`` | once, when a model is made | how the data ranks sum its gradient |
+A technique defines some of the hooks below (``docs/techniques.md`` says when each is called).
+Several techniques of one study are composed: each hook runs over all of them in ascending
+``order``, and by name where two have the same.
 
 Of ``forward`` and ``criterion`` the first technique is the outermost: it calls the next ones. At
 most one technique of a study defines ``select``, and one ``perturbed``. A hook that no technique
@@ -60,7 +41,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self, dataclass_transform
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, dataclass_transform
 
 import torch
 from torch import Tensor, nn
@@ -80,6 +61,19 @@ Compute = Callable[[Any, Batch], Any]
 """A forward pass (model, batch → output), or a loss (output, batch → one an example)."""
 Arguments = Value | Mapping[str, Value]
 """As a file writes them: the first argument's value, or several by name."""
+
+
+class Step(NamedTuple):
+    """What a technique is told of a step of one model: scalars, on the device of its weights."""
+
+    number: Tensor
+    """Updates made before it, int64."""
+    learning_rate: Tensor
+    """The trial's in this step, schedule included, in the type of the weights."""
+    seed: Tensor
+    """Of the trial and the technique, int64."""
+    due: bool = True
+    """Whether ``Technique.is_due`` is true of any model that is trained in this step."""
 
 
 class Preparation(Protocol):
@@ -135,23 +129,14 @@ class Technique:
     """Whether ``forward`` is in the place of the forward passes of evaluations too."""
     of_device: ClassVar[bool] = False
     """Whether a device may lack what the hooks compute with: then they raise ``DeviceError``."""
+    needs_whole: ClassVar[str | None] = None
+    """What it needs whole, so that only data parallelism may train with it: ``weights``."""
     uses_budget: ClassVar[bool] = False
     """Whether ``budget_steps`` matters: then the budget is part of a trial's identity."""
     budget_steps: ClassVar[int | None] = None
     """Steps of the study's budget, where ``uses_budget``; set before any hook is called."""
     budget_shares: ClassVar[tuple[str, ...]] = ()
     """Arguments that are shares of the budget: a file may also say ``0.5 of target``."""
-    uses_seed: ClassVar[bool] = False
-    """Whether ``seed`` matters."""
-    seed: ClassVar[Any] = 0
-    """Of the trial and the technique, where ``uses_seed``: an integer, or an int64 scalar."""
-    uses_learning_rate: ClassVar[bool] = False
-    """Whether ``learning_rate`` matters."""
-    learning_rate: ClassVar[Any] = 1.0
-    """The trial's in this step, schedule included, a scalar: in ``gradient`` and ``after_step``."""
-    due: ClassVar[bool] = True
-    """Whether ``is_due`` is true of any model in this step: what costs much is left out else. A
-    stack has models at different steps, so that a hook asks ``step`` besides."""
     follows_average: ClassVar[bool] = False
     """Whether ``evaluated`` changes the weights that it gets, perhaps an optimizer's or another
     technique's average, rather than replacing them."""
@@ -232,8 +217,8 @@ class Technique:
         """
         return batch
 
-    def before_step(self, weights: Tensors, state: State, step: Tensor) -> Tensors:  # noqa: ARG002
-        """The weights from which a step begins. ``step``: updates made before it."""
+    def before_step(self, weights: Tensors, state: State, step: Step) -> Tensors:  # noqa: ARG002
+        """The weights from which a step begins."""
         return weights
 
     def batch(self, batch: Batch) -> Batch:
@@ -263,13 +248,12 @@ class Technique:
         """The technique's state of a model, before its first step."""
         return {}
 
-    def select(self, losses: Tensor, step: Tensor) -> Tensor:  # noqa: ARG002
+    def select(self, losses: Tensor, step: Step) -> Tensor:  # noqa: ARG002
         """The weight of each example in the loss of a step, whose sum is usually 1.
 
         Args:
             losses: of all examples of the global batch, ``(examples,)``, from a forward pass of
                 training without a gradient, with the random numbers of the one that follows.
-            step: updates made before this one, a scalar.
         """
         return torch.full_like(losses, 1 / len(losses))
 
@@ -278,7 +262,7 @@ class Technique:
         weights: Tensors,
         gradients: Tensors,  # noqa: ARG002
         state: State,  # noqa: ARG002
-        step: Tensor,  # noqa: ARG002
+        step: Step,  # noqa: ARG002
     ) -> Tensors:
         """The weights at which the gradient of the same global batch is taken a second time, with
         the same random numbers. The second gradient replaces the first, and updates ``weights``.
@@ -292,19 +276,18 @@ class Technique:
         gradients: Tensors,
         weights: Tensors,  # noqa: ARG002
         state: State,  # noqa: ARG002
-        step: Tensor,  # noqa: ARG002
+        step: Step,  # noqa: ARG002
     ) -> Tensors:
         """The gradients of the update, from those of the global batch.
 
         Args:
             weights: trained parameters.
             state: of this technique and model; changes of its entries are kept.
-            step: updates made before this one, a scalar.
         """
         return gradients
 
-    def after_step(self, weights: Tensors, state: State, step: Tensor) -> Tensors:  # noqa: ARG002
-        """The weights to go on from, after the update. ``step``: updates made before it."""
+    def after_step(self, weights: Tensors, state: State, step: Step) -> Tensors:  # noqa: ARG002
+        """The weights to go on from, after the update."""
         return weights
 
     def evaluated(self, weights: Tensors, state: State) -> Tensors:  # noqa: ARG002
@@ -329,7 +312,11 @@ class Technique:
         return 0
 
     def is_due(self, step: int) -> bool:  # noqa: ARG002
-        """Whether the step after ``step`` others is one for which ``due`` must be true."""
+        """Whether it does, in the step after ``step`` others, what costs much and is rarely done.
+
+        ``Step.due`` says in a hook whether that is so of any model. A stack has models at different
+        steps, so that the hook asks ``Step.number`` besides.
+        """
         return True
 
     def check(self, workload: Any, model: nn.Module, batch: Batch) -> None:
@@ -347,12 +334,17 @@ class Technique:
         """The optimizer of a model that trains by itself, before its first step."""
         return optimizer
 
-    def in_layout(self, layout: Layout) -> Technique:  # noqa: ARG002
+    def in_layout(self, layout: Layout) -> Technique:
         """The technique where models train in ``layout``.
 
         Raises:
             ExperimentError: it cannot be used there.
         """
+        if self.needs_whole and (layout.name is not None or layout.dimensions):
+            raise ExperimentError(
+                f"technique {self.label} needs whole {self.needs_whole}, which this layout divides",
+                hint="data parallelism alone: workers: N",
+            )
         return self
 
     @property

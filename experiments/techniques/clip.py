@@ -7,9 +7,8 @@ from typing import Annotated
 
 import torch
 from pydantic import Field
-from torch import Tensor
 
-from experiments.techniques.base import State, Technique, Tensors
+from experiments.techniques.base import State, Step, Technique, Tensors
 
 _EPSILON = 1e-6
 """torch's: the norm of what is clipped stays below the bound."""
@@ -31,7 +30,7 @@ class Clip(Technique):
         if self.norm is None and self.value is None:
             raise ValueError("give norm, value or both: {clip: {norm: 0.1}}")
 
-    def gradient(self, gradients: Tensors, weights: Tensors, state: State, step: Tensor) -> Tensors:
+    def gradient(self, gradients: Tensors, weights: Tensors, state: State, step: Step) -> Tensors:
         del weights, state, step
         if self.value is not None:
             bound = self.value

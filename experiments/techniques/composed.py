@@ -23,6 +23,7 @@ from experiments.techniques.base import (
     Compute,
     Preparation,
     State,
+    Step,
     Technique,
     Tensors,
 )
@@ -200,20 +201,23 @@ class Techniques:
         return {name: part.start(weights) for name, part in self.parts.items()}
 
     def changed(
-        self, hook: str, values: Tensors, *others: Tensors, state: State, step: Tensor
+        self,
+        hook: str,
+        values: Tensors,
+        *others: Tensors,
+        state: State,
+        steps: Mapping[str, Step],
     ) -> Tensors:
         """``values`` as ``before_step``, ``perturbed``, ``gradient`` or ``after_step`` of all
         techniques leave them; sets entries of ``state``. ``others``: what the hook gets besides."""
         for name, part in self.parts.items():
-            values = getattr(part, hook)(values, *others, state[name], step)
+            values = getattr(part, hook)(values, *others, state[name], steps[name])
         return values
 
-    def select(self, losses: Tensor, step: Tensor) -> Tensor:
-        """The weight of each example of the global batch in the loss."""
-        for part in self:
-            if part.defines("select"):
-                return part.select(losses, step)
-        return torch.full_like(losses, 1 / len(losses))
+    def select(self, steps: Mapping[str, Step], losses: Tensor) -> Tensor:
+        """The weight of each example of the global batch, by the technique that selects."""
+        name, part = next(each for each in self.parts.items() if each[1].defines("select"))
+        return part.select(losses, steps[name])
 
     def evaluated(self, weights: Tensors, state: State) -> Tensors:
         """The weights that are measured: averages first, then what changes them."""
@@ -238,34 +242,19 @@ class Techniques:
             metrics = part.metrics(metrics, compute, workload, model, batch)
         return metrics
 
-    @property
-    def change_by_step(self) -> bool:
-        """Whether ``at`` makes a difference."""
-        return any(part.uses_learning_rate or part.defines("is_due") for part in self)
+    def due(self, steps: Sequence[int], rows: Sequence[Techniques]) -> dict[str, bool]:
+        """Which techniques are due in any model of a stack: ``Technique.is_due``.
 
-    def at(
-        self, steps: Sequence[int], learning_rate: Tensor | None = None, rows: Any = ()
-    ) -> Techniques:
-        """The techniques after so many ``steps``, one number for each model; ``rows``: of a stack.
-
-        ``learning_rate``: of the step; ``None``: the engine gives it otherwise.
+        ``steps``: those that the models of ``rows`` have taken.
         """
-        values: dict[str, dict[str, Any]] = {}
+        due = dict.fromkeys(self.parts, True)
         for name, part in self.parts.items():
             if part.defines("is_due"):
-                of_rows = zip(rows, steps, strict=True) if rows and name in self.tuned else ()
-                of_steps = [(r.parts[name], s) for r, s in of_rows] or [(part, s) for s in {*steps}]
-                values[name] = {"due": any(each.is_due(step) for each, step in of_steps)}
-            if part.uses_learning_rate and learning_rate is not None:
-                values.setdefault(name, {})["learning_rate"] = learning_rate
-        return self.with_arguments(values)
-
-    def with_seed(self, seed: int) -> Techniques:
-        """The same for the trial with this seed."""
-        seeds = {
-            n: derive(seed, "technique", p.label) for n, p in self.parts.items() if p.uses_seed
-        }
-        return self.with_arguments({name: {"seed": each} for name, each in seeds.items()})
+                of_rows = [(row.parts[name], step) for row, step in zip(rows, steps, strict=True)]
+                of_steps = [(part, step) for step in {*steps}]
+                pairs = of_rows if name in self.tuned else of_steps
+                due[name] = any(each.is_due(step) for each, step in pairs)
+        return due
 
     def communication(self) -> Communication | None:
         """How the data ranks of one model sum its gradient; ``None``: exactly.
@@ -323,7 +312,7 @@ class Techniques:
         techniques.tuned = tuned
         return techniques
 
-    def unstackable(self, metaparameters: Mapping[str, Value]) -> str | None:
+    def stacking_refusal(self, metaparameters: Mapping[str, Value]) -> str | None:
         """Why models that train with them cannot be stacked; ``None`` if they can."""
         for part in self:
             if not part.stacks:

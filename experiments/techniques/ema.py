@@ -6,9 +6,8 @@ from typing import Annotated
 
 import torch
 from pydantic import Field
-from torch import Tensor
 
-from experiments.techniques.base import State, Technique, Tensors
+from experiments.techniques.base import State, Step, Technique, Tensors
 
 
 class Ema(Technique):
@@ -26,10 +25,10 @@ class Ema(Technique):
     def start(self, weights: Tensors) -> State:
         return {name: weight.clone() for name, weight in weights.items()}
 
-    def after_step(self, weights: Tensors, state: State, step: Tensor) -> Tensors:
+    def after_step(self, weights: Tensors, state: State, step: Step) -> Tensors:
         for name, weight in weights.items():
             average = state[name] * self.decay + weight * (1 - self.decay)
-            state[name] = torch.where(step == 0, weight, average)
+            state[name] = torch.where(step.number == 0, weight, average)
         return weights
 
     def evaluated(self, weights: Tensors, state: State) -> Tensors:

@@ -9,10 +9,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from experiments.counter_random import mixed, uniform
+from experiments.counter_random import uniform
 from experiments.errors import ExperimentError
-from experiments.techniques.base import State, Technique, Tensors
+from experiments.techniques.base import State, Step, Technique, Tensors
 from experiments.techniques.patterns import EMBEDDINGS, matrices
+from workloads.generated.counters import mixed
 
 
 class Prune(Technique):
@@ -62,11 +63,6 @@ class Prune(Technique):
         return self.until is not None
 
     @property
-    def uses_seed(self) -> bool:  # type: ignore[override]
-        """Whether the choice is the trial's."""
-        return self.until is not None and self.by == "random"
-
-    @property
     def acts_from(self) -> int:
         """With ``until``, when the model has ``sparsity``: before, it is a less sparse one."""
         return self._ends[1] - 1 if self.until is not None else 0
@@ -97,10 +93,7 @@ class Prune(Technique):
         if self.until is None and self.by != "gradient":
             # What the model lost has the least size; of equal weights of zero any may be kept.
             return {"kept": self._kept(self._sizes(weights), self.sparsity)}
-        kept = {name: torch.ones_like(weights[name]) for name in self._names(weights)}
-        if self.by == "random":
-            return {"kept": kept, "scores": self._random(weights)}
-        return {"kept": kept}
+        return {"kept": {name: torch.ones_like(weights[name]) for name in self._names(weights)}}
 
     def is_due(self, step: int) -> bool:
         """Whether the choice changes in the step after ``step`` others."""
@@ -110,10 +103,10 @@ class Prune(Technique):
             return False
         return bool(self._changes(torch.tensor(step)))
 
-    def gradient(self, gradients: Tensors, weights: Tensors, state: State, step: Tensor) -> Tensors:
+    def gradient(self, gradients: Tensors, weights: Tensors, state: State, step: Step) -> Tensors:
         kept = state["kept"]
-        if self.by == "gradient" and self.due:
-            first = step == 0
+        if self.by == "gradient" and step.due:
+            first = step.number == 0
             scores = {name: (gradients[name] * weights[name]).abs() for name in kept}
             chosen = self._kept(scores, self.sparsity)
             state["kept"] = kept = {
@@ -125,11 +118,12 @@ class Prune(Technique):
             }
         return {**gradients, **{name: gradients[name] * each for name, each in kept.items()}}
 
-    def after_step(self, weights: Tensors, state: State, step: Tensor) -> Tensors:
-        if self.until is not None and self.due:
-            scores = state["scores"] if self.by == "random" else self._sizes(weights)
-            chosen = self._kept(scores, self._sparsity(self._stage(step + 1)))
-            due = self._changes(step)
+    def after_step(self, weights: Tensors, state: State, step: Step) -> Tensors:
+        if self.until is not None and step.due:
+            random = self.by == "random"
+            scores = self._random(weights, step.seed) if random else self._sizes(weights)
+            chosen = self._kept(scores, self._sparsity(self._stage(step.number + 1)))
+            due = self._changes(step.number)
             state["kept"] = {
                 name: torch.where(due, chosen[name], kept) for name, kept in state["kept"].items()
             }
@@ -167,8 +161,9 @@ class Prune(Technique):
         squares = self.structure == "units"
         return {name: size.square() if squares else size for name, size in named.items()}
 
-    def _random(self, weights: Tensors) -> dict[str, Tensor]:
-        key = mixed(torch.as_tensor(self.seed) + 0)
+    def _random(self, weights: Tensors, seed: Tensor) -> dict[str, Tensor]:
+        """Of each weight a number, the same in every step."""
+        key = mixed(seed.clone())
         scores, first = {}, 0
         for name in self._names(weights):
             scores[name] = uniform(key, first, weights[name])

@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from experiments.techniques.base import State, Technique, Tensors
+from experiments.techniques.base import State, Step, Technique, Tensors
 
 _EPSILON = 1e-12
 _ADAPTIVE = 0.01
@@ -30,9 +30,7 @@ class Sam(Technique):
     adaptive: bool = False
     """Measure the distance relative to the size of each weight."""
 
-    def perturbed(
-        self, weights: Tensors, gradients: Tensors, state: State, step: Tensor
-    ) -> Tensors:
+    def perturbed(self, weights: Tensors, gradients: Tensors, state: State, step: Step) -> Tensors:
         del state, step
         scales = {
             name: weight.abs() + _ADAPTIVE if self.adaptive else torch.ones_like(weight)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import workloads
-from experiments.engines import check_contract, make_engine, stackable
+from experiments.engines import check_contract, make_engine, stacking_refusal
 from experiments.engines.module import ModuleEngine
 from experiments.errors import ExperimentError
 from experiments.plan import Layout, Study, Trial, Value, WorkloadRef
@@ -89,7 +89,7 @@ def _findings(
     yield _evaluation(context, trial)
     observer("stacking it")
     in_float32 = _context(ref, context.study.batch_size, device, "float32")
-    reason = stackable(in_float32, [_trial(0), _trial(1)])
+    reason = stacking_refusal(in_float32, [_trial(0), _trial(1)])
     yield Finding(
         check="stackable", passed=None, finding=f"no: {reason}" if reason else "yes, by torch.func"
     )

@@ -2,13 +2,16 @@
 
 How a trial is trained is read in four files, in this order:
 
-1. ``experiments/training/study_context.py``: the workload, its data, a freshly initialized model;
-2. ``experiments/engines/module_run.py``: how one model takes its steps and is evaluated;
+1. ``experiments/engines/step.py``: a step, and the techniques in it;
+2. ``experiments/engines/single_model.py``: what a step is made of for a model by itself;
 3. ``experiments/training/stopping.py``: the progress of a trial, and when it stops;
 4. ``experiments/training/loop.py``: this file.
 
-Everything else is outside of it (``experiments/training/pack_training.py``): paused trials, trials
-that join while others train, snapshots.
+In a stack of models ``experiments/engines/stacked.py``, ``stack.py`` and ``updates.py`` are in the
+place of the second. What all use, workload, data and a freshly initialized model, is in
+``experiments/training/study_context.py``. Everything else is outside of it
+(``experiments/training/pack_training.py``): paused trials, trials that join while others train,
+snapshots.
 """
 
 from __future__ import annotations

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -13,16 +16,20 @@ import workloads
 from experiments import optimizers, parallel, schedules
 from experiments.errors import ExperimentError, nearest
 from experiments.factors.ramp import ramped
+from experiments.identity import technique_identity
 from experiments.parallel import SOLO, ParallelLayout, Ranks
 from experiments.plan import Study, Trial, Value
 from experiments.precision import Precision
 from experiments.seeds import derive, seed_torch
 from experiments.techniques import Techniques
 from experiments.techniques import load as load_techniques
-from experiments.techniques.preparation import prepared
 from experiments.training.splits import Order, Split, load_splits
 from workloads import Batch, Workload
 from workloads.ghost import GHOST_BATCH, convert_batch_norm, has_batch_norm
+
+_STUDIES = 8
+"""Studies whose techniques stay loaded on a worker."""
+_loaded: OrderedDict[Any, Techniques] = OrderedDict()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +77,7 @@ class StudyContext:
                     f"target {study.targets[-1]}: {workload.name} has no split {name!r}",
                     hint=nearest(name, splits),
                 )
-        return replace(context, techniques=prepared(context))
+        return replace(context, techniques=_prepared(context))
 
     @property
     def train(self) -> Split:
@@ -120,7 +127,7 @@ class StudyContext:
 
     def techniques_of(self, trial: Trial) -> Techniques:
         """The techniques as this trial has them."""
-        return self.techniques.of_trial(trial.metaparameters).with_seed(trial.seed)
+        return self.techniques.of_trial(trial.metaparameters)
 
     def model(self, trial: Trial) -> nn.Module:
         """The trial's freshly initialized model, from its own stream."""
@@ -147,3 +154,23 @@ class StudyContext:
         most = self.study.layout.micro_batch or self.study.batch_size
         count = min(self.study.batch_size, self.ghost_batch or min(32, most))
         return self.splits["train"].fetch(torch.arange(count), training=True)
+
+
+def _prepared(context: StudyContext) -> Techniques:
+    """The techniques with what they have loaded: for all packs of a study the same objects."""
+    if not context.techniques.define("prepare"):
+        return context.techniques
+    study = context.study
+    files = technique_identity(study.technique, study.workload.base)
+    key = (
+        repr(study),
+        json.dumps(files, sort_keys=True),  # an edited file is read again
+        json.dumps(workloads.identity(context.workload), sort_keys=True),
+        context.device,
+    )
+    if key not in _loaded:
+        _loaded[key] = context.techniques.prepare(context)
+        while len(_loaded) > _STUDIES:
+            _loaded.popitem(last=False)
+    _loaded.move_to_end(key)
+    return _loaded[key]

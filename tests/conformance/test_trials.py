@@ -14,7 +14,7 @@ from torch.optim import _muon
 import workloads
 from experiments import optimizers, schedules, techniques
 from experiments.encoding import decode, encode
-from experiments.engines import Engine, stackable
+from experiments.engines import Engine, stacking_refusal
 from experiments.optimizers import muon
 from experiments.plan import Layout, Outcome, Pack, Study, Trial
 from experiments.training import splits
@@ -115,7 +115,7 @@ def test_engines_and_micro_batches_agree_on_a_gpu(base: Path) -> None:
 def agree(base: Path, case: Case, device: str = "cpu") -> None:
     of = case.study(base, "float64")
     pack = case.trials(of, 4)
-    assert (stackable(StudyContext.load(of, device), pack) is None) == case.stacks
+    assert (stacking_refusal(StudyContext.load(of, device), pack) is None) == case.stacks
     runs = [engine(kind, of, pack, device) for kind in KINDS[: 1 + case.stacks]]
     start = [runs[0].weights(row) for row in range(4)]
     if case.divided:

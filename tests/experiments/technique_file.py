@@ -15,7 +15,8 @@ class Scaled(bs.Technique):
     factor: float = 0.5
 
     def gradient(self, gradients, weights, state, step):
-        return {name: g * (self.factor if int(step) % 2 else 1.0) for name, g in gradients.items()}
+        factor = self.factor if int(step.number) % 2 else 1.0
+        return {name: g * factor for name, g in gradients.items()}
 
 
 class Everything(bs.Technique):
@@ -43,7 +44,8 @@ class Everything(bs.Technique):
 
     def gradient(self, gradients, weights, state, step):
         state["sum"] = {name: s + gradients[name] for name, s in state["sum"].items()}
-        return {name: g + 0.01 * state["sum"][name] / (step + 1) for name, g in gradients.items()}
+        made = step.number + 1
+        return {name: g + 0.01 * state["sum"][name] / made for name, g in gradients.items()}
 
     def after_step(self, weights, state, step):
         return {name: w.clamp(-0.3, 0.3) for name, w in weights.items()}

@@ -11,7 +11,7 @@ import torch
 
 from experiments import techniques
 from experiments.config.compile import from_keywords
-from experiments.engines import make_engine, stackable
+from experiments.engines import make_engine, stacking_refusal
 from experiments.errors import ExperimentError
 from experiments.execution import forecast
 from experiments.parallel.ranks import SOLO, Ranks
@@ -154,5 +154,5 @@ def test_a_single_process_refuses_it_and_a_forecast_leaves_it_out() -> None:
     with pytest.raises(ExperimentError, match="cannot sum gradients as technique compress says"):
         engine("module", alone(of), trials(of, 1))
     assert "compress" not in forecast._alone(of).technique
-    reason = stackable(StudyContext.load(of), trials(of, 1))
+    reason = stacking_refusal(StudyContext.load(of), trials(of, 1))
     assert reason == "technique compress: it changes what the ranks of one model send to each other"

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from experiments.engines import stackable
+from experiments.engines import stacking_refusal
 from experiments.engines.module import ModuleEngine
 from experiments.errors import ExperimentError
 from experiments.plan import Study, WorkloadRef
@@ -125,7 +125,7 @@ def test_checkpoint_has_equal_gradients_and_keeps_less(
     of = study(**common, batch_size=32, technique={"checkpoint": modules})
     assert largest_difference(weights(plain), weights(of)) < 1e-12
     assert saved_bytes(of) < (0.5 if modules == "auto" else 0.9) * saved_bytes(plain)
-    assert "does not recompute" in str(stackable(StudyContext.load(of), trials(of, 4)))
+    assert "does not recompute" in str(stacking_refusal(StudyContext.load(of), trials(of, 4)))
 
 
 def test_what_they_change_is_changed(models: WorkloadRef) -> None:
@@ -170,7 +170,7 @@ def test_float16_skips_a_step_that_overflows_and_says_so(models: WorkloadRef) ->
     of = study(workload=models, precision="float16", budget_steps=8, stop_at_target=False)
     run = engine("module", of, trials(of, 2))
     assert isinstance(run, ModuleEngine)
-    scaler = run.runs[0].gradient.scaler
+    scaler = run.runs[0].scaler
     assert scaler is not None
     scaler.load_state_dict({**scaler.state_dict(), "scale": 2.0**40})
     before = run.weights(0)
@@ -189,7 +189,7 @@ def test_float16_skips_a_step_that_overflows_and_says_so(models: WorkloadRef) ->
     assert largest_difference(before, run.weights(0)) > 1e-4
     ended = outcomes(train(of, trials(of, 2))).values()
     assert {outcome.skipped_steps for outcome in ended} == {0}
-    assert "scaled by itself" in str(stackable(StudyContext.load(of), trials(of, 4)))
+    assert "scaled by itself" in str(stacking_refusal(StudyContext.load(of), trials(of, 4)))
 
 
 def test_tf32_is_of_the_products_within_alone() -> None:

@@ -15,9 +15,10 @@ from torch import Tensor
 from torch.func import vmap
 
 from experiments import counter_random
-from experiments.counter_random import PLACE, hashes, kept, mixed, normal
+from experiments.counter_random import hashes, kept, normal
 from experiments.engines.randomness import key_of
 from experiments.seeds import derive
+from workloads.generated.counters import PLACE, mixed
 
 LOWER = 2**24 - 1
 

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 import workloads
 from experiments import techniques
-from experiments.engines import check_contract, stackable
+from experiments.engines import check_contract, stacking_refusal
 from experiments.errors import ExperimentError
 from experiments.plan import WorkloadRef
 from experiments.techniques import Techniques
@@ -144,7 +144,7 @@ def test_resize_grows_to_the_full_size_by_its_share_of_the_budget(images: Worklo
     )
     run.evaluate("validation")
     assert set(sizes[40:]) == {8}
-    assert "different sizes" in str(stackable(StudyContext.load(of), pack))
+    assert "different sizes" in str(stacking_refusal(StudyContext.load(of), pack))
 
 
 def test_resize_refuses_a_model_of_one_size(tmp_path: Path) -> None:

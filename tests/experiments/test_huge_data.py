@@ -10,7 +10,7 @@ import batchscale as bs
 import experiments.execution.forecast
 import experiments.training.check
 from batchscale import sweeps
-from experiments.engines import stackable
+from experiments.engines import stacking_refusal
 from experiments.engines.metric_sums import chunks
 from experiments.plan import WorkloadRef
 from experiments.training.study_context import StudyContext
@@ -83,7 +83,7 @@ def test_check_and_a_dry_run_look_at_a_part(spec: str, monkeypatch: pytest.Monke
 @pytest.mark.slow
 def test_what_a_probe_of_the_stack_reads(spec: str) -> None:
     of = study(workload=WorkloadRef(spec=spec, fields={"validation": 10**9}), batch_size=32)
-    assert stackable(StudyContext.load(of), trials(of, 2)) is None
+    assert stacking_refusal(StudyContext.load(of), trials(of, 2)) is None
 
 
 def test_chunks_are_made_one_by_one() -> None:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from batchscale.names import listed
 from experiments import parallel
 from experiments.config.compile import load
-from experiments.engines import make_engine, stackable
+from experiments.engines import make_engine, stacking_refusal
 from experiments.errors import ExperimentError
 from experiments.execution.staging import staged
 from experiments.parallel.composed import MESH, Composed
@@ -66,7 +66,10 @@ def plan(folder: Path, layout: str) -> Study:
 def test_a_layout_that_splits_models_is_not_stacked(tmp_path: Path) -> None:
     of = replace(plan(tmp_path, "layouts.py:Split"), batch_size=64)
     context = StudyContext.load(of)
-    assert stackable(context, trials(of, 2)) == "layout layouts.py:Split trains one model at a time"
+    assert (
+        stacking_refusal(context, trials(of, 2))
+        == "layout layouts.py:Split trains one model at a time"
+    )
     assert make_engine("auto", context, trials(of, 2)).kind == "module"
 
 

@@ -10,7 +10,7 @@ import torch
 
 from experiments import techniques
 from experiments.config.compile import load
-from experiments.engines import stackable
+from experiments.engines import stacking_refusal
 from experiments.errors import ExperimentError
 from experiments.plan import Study, WorkloadRef
 from experiments.records.rows import trial_row
@@ -93,7 +93,7 @@ class Halfway(bs.Technique):
     factor: float = 0.0
 
     def gradient(self, gradients, weights, state, step):
-        late = (step >= self.budget_steps // 2).float()
+        late = (step.number >= self.budget_steps // 2).float()
         return {name: g * (1 - late * (1 - self.factor)) for name, g in gradients.items()}
 
 
@@ -218,5 +218,5 @@ def test_wrong_ones_are_refused(hooks: WorkloadRef) -> None:
         type("Shadow", (techniques.Technique,), {"__annotations__": {"loss": float}, "loss": 0.1})
     described = of(hooks, "Partners")
     assert "one of its arguments is tuned" in str(
-        stackable(StudyContext.load(described), trials(described, 4, **fixed))
+        stacking_refusal(StudyContext.load(described), trials(described, 4, **fixed))
     )

@@ -15,7 +15,7 @@ import batchscale as bs
 from experiments import techniques
 from experiments.config import sources
 from experiments.config.compile import load
-from experiments.engines import choose, stackable
+from experiments.engines import choose, stacking_refusal
 from experiments.errors import ExperimentError
 from experiments.identity import canonical
 from experiments.plan import Study, Trial, WorkloadRef
@@ -24,7 +24,6 @@ from experiments.training.study_context import StudyContext
 from tests import problems
 from tests.conformance.cases import ON_DIGITS
 from tests.experiments.technique_file import USER_FILE
-from tests.marks import quick
 from tests.problems import engine, largest_difference, study, train, trials
 
 KINDS = ["module", "stacked"]
@@ -79,29 +78,7 @@ def test_clip_is_torchs() -> None:
         assert torch.equal(value, gradients[name])
 
 
-# ema
-
-
-@pytest.mark.parametrize("kind", quick(KINDS, 1))
-def test_ema_is_evaluated_and_training_does_not_see_it(kind: str) -> None:
-    common = {"workload": "digits-mlp", "batch_size": 16}
-    pack = trials(study(**common), 3)
-    engines = {
-        decay: engine(kind, study(**common, technique={"ema": decay} if decay >= 0 else {}), pack)
-        for decay in (-1, 0.0, 0.95)
-    }
-    for one in engines.values():
-        one.advance(30)
-    plain_metrics = engines[-1].evaluate("validation")
-    assert engines[0.0].evaluate("validation") == plain_metrics
-    averaged = engines[0.95].evaluate("validation")
-    assert all(a != b for a, b in zip(averaged, plain_metrics, strict=True))
-    assert engines[0.95].evaluate("validation", [2, 0]) == [averaged[2], averaged[0]]
-    for one in engines.values():
-        one.advance(5)  # evaluating changes nothing either
-        for row in range(3):
-            for name, value in one.weights(row).items():
-                assert torch.equal(value, engines[-1].weights(row)[name])
+# ema; that training does not see it: ``test_weight_techniques``
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -136,7 +113,7 @@ def test_one_that_does_not_stack_is_trained_by_the_module_engine(
         == "stacked"
     )
     assert choose(context, pack) == "module"
-    assert stackable(context, pack) == "technique Scaled: a test says so"
+    assert stacking_refusal(context, pack) == "technique Scaled: a test says so"
     with pytest.raises(ExperimentError, match=r"technique Scaled: a test says so$"):
         engine("stacked", of, pack)
     one, bare = pack[:1], {"weight_decay": 0.0}
@@ -151,7 +128,7 @@ def test_one_that_does_not_stack_is_trained_by_the_module_engine(
 def test_random_numbers_after_the_forward_pass_are_refused(user_techniques: WorkloadRef) -> None:
     of = study(workload=user_techniques, technique={"my.py:Random": True, "clip": 1.0})
     pack = trials(of, 4)
-    assert "randomness" in str(stackable(StudyContext.load(of), pack))
+    assert "randomness" in str(stacking_refusal(StudyContext.load(of), pack))
     with pytest.raises(ExperimentError, match="technique Random, clip draws random numbers in"):
         weights(of, pack, "module", 1)
 
@@ -227,7 +204,7 @@ def test_identity(user_techniques: WorkloadRef) -> None:
         for text in ('"my.py:Scaled"', '{"my.py:Scaled": 0.5}', '{"my.py:Scaled": {}}')
     ]
     assert mine[0] == mine[1] == mine[2]
-    (base / "my.py").write_text(USER_FILE.replace("if int(step) % 2", "if int(step) % 3"))
+    (base / "my.py").write_text(USER_FILE.replace("step.number) % 2", "step.number) % 3"))
     assert ids(base, '"my.py:Scaled"') != mine[0]
     assert ids(base, "none") == plain_id
     everything = ids(base, '{"my.py:Everything": {strength: 1, kind: other}}')

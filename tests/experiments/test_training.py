@@ -32,12 +32,21 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_how_a_trial_is_trained_is_read_in_one_sitting() -> None:
-    """The loop's docstring names the files to read: four at most, this one the last."""
+    """The loop's docstring names the files to read: four at most, this one the last; of a stack
+    six."""
     names = re.findall(r"``(experiments/\S+\.py)``: ", loop.__doc__ or "")
     files = [ROOT / name for name in names]
-    assert 1 < len(files) <= 4
+    engines = ROOT / "experiments/engines"
+    stacked = [engines / f"{name}.py" for name in ("stacked", "stack", "updates")]
+    alone = engines / "single_model.py"
     assert files[-1] == Path(loop.__file__)
-    assert sum(len(file.read_text().splitlines()) for file in files) <= 660
+    for read, most, lines in (
+        (files, 4, 950),
+        ([*stacked, *(file for file in files if file != alone)], 6, 1550),
+    ):
+        assert 1 < len(read) <= most
+        assert sum(len(file.read_text().splitlines()) for file in read) <= lines
+    files = [*files, *stacked]
     imports = [line for f in files for line in f.read_text().splitlines() if "import" in line]
     for other in ("pack_training", "snapshot"):
         assert not any(other in line for line in imports)

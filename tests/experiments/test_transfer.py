@@ -19,7 +19,7 @@ from torch import nn
 import workloads
 from experiments.config.combinations import data_files
 from experiments.config.compile import load
-from experiments.engines import choose, stackable
+from experiments.engines import choose, stacking_refusal
 from experiments.engines.module import ModuleEngine
 from experiments.errors import ExperimentError
 from experiments.execution.staging import staged
@@ -255,7 +255,7 @@ def test_the_teacher_has_no_gradient_and_does_not_move(trained: Path) -> None:
     of = of_folder(trained, technique=technique)
     pack = trials(of, 8)
     context = StudyContext.load(of)
-    assert "its teacher sees each batch anew" in str(stackable(context, pack))
+    assert "its teacher sees each batch anew" in str(stacking_refusal(context, pack))
     assert choose(context, pack) == "module"
     one = engine("module", of, pack[:1])
     assert isinstance(one, ModuleEngine)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from experiments.config.compile import load
-from experiments.engines import stackable
+from experiments.engines import stacking_refusal
 from experiments.errors import ExperimentError
 from experiments.optimizers import get
 from experiments.optimizers.base import RATE_FACTOR
@@ -181,7 +181,7 @@ def test_an_optimizer_that_no_stack_suits(folder: Path) -> None:
     says = "optimizer rules.py:Flat cannot be stacked: a parameter shares its memory"
     assert str(caught.value) == says
     assert "engine: module" in str(caught.value.hint)
-    reason = stackable(StudyContext.load(a_study), pack)
+    reason = stacking_refusal(StudyContext.load(a_study), pack)
     assert reason == "optimizer rules.py:Flat: a parameter shares its memory"
     engine("auto", a_study, pack).advance(2)
 

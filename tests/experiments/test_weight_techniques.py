@@ -14,6 +14,7 @@ import workloads
 from experiments import techniques
 from experiments.engines import Engine
 from experiments.plan import Study, Trial
+from experiments.techniques import Step
 from experiments.techniques.quantize import QuantizedLinear, rounded
 from experiments.training.study_context import StudyContext
 from tests.problems import engine, largest_difference, study, trials
@@ -79,8 +80,8 @@ def test_noise_is_normal_annealed_and_the_trials() -> None:
     gradients = {"a": torch.zeros(200, 100, dtype=torch.float64), "b": torch.zeros(50)}
 
     def noise(seed: int, step: int) -> dict[str, Tensor]:
-        of_trial = part.with_arguments({"seed": seed})
-        return dict(of_trial.gradient(gradients, gradients, {}, torch.tensor(step)))
+        numbers = Step(torch.tensor(step), torch.tensor(0.1), torch.tensor(seed))
+        return dict(part.gradient(gradients, gradients, {}, numbers))
 
     first = noise(1, 0)
     a = first["a"]
@@ -129,6 +130,8 @@ def test_averages_are_torchs_and_are_measured(
     expected = dict(averaged.module.state_dict())
     assert largest_difference(made.measured(1), expected) < 1e-12
     assert largest_difference(made.weights(1), expected) > 1e-6
+    plain = trained(replace(of, technique={"precision": "float64"}), pack, kind, 21)
+    assert largest_difference(made.weights(1), plain.weights(1)) == 0  # training does not see it
     x, y = context.splits["validation"].fetch(torch.arange(500), training=False)
     with torch.no_grad():
         loss = float(nn.functional.cross_entropy(averaged.module(x), y))

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 
-def _signed(bits: int) -> int:
-    """A 64-bit number as int64 has it."""
+def signed(bits: int) -> int:
+    """A 64-bit number as int64 holds it."""
     return bits - 2**64 if bits >= 2**63 else bits
 
 
-_INDEX = _signed(0x9E3779B97F4A7C15)
-_DRAW = _signed(0xD1342543DE82EF95)
-_MIX = (_signed(0xBF58476D1CE4E5B9), _signed(0x94D049BB133111EB))
+PLACE, DRAW = signed(0x9E3779B97F4A7C15), signed(0xD1342543DE82EF95)
+"""The odd constants by which an index, and the number of a draw or a step, are multiplied."""
+MIX = (signed(0xBF58476D1CE4E5B9), signed(0x94D049BB133111EB))
 
 
 def key_of(*parts: int | str) -> int:
@@ -39,9 +39,9 @@ def random_bits(key: int, indices: Tensor, draws: int) -> Tensor:
     Returns:
         int64 ``(N, draws)``, all 64 bits of it random, on the device of ``indices``.
     """
-    of_index = _mixed(indices * _INDEX + key)
+    of_index = mixed(indices * PLACE + key)
     numbers = torch.arange(1, draws + 1, device=indices.device)
-    return _mixed(of_index.unsqueeze(1) + numbers * _DRAW)
+    return mixed(of_index.unsqueeze(1) + numbers * DRAW)
 
 
 def fields_of(bits: Tensor, size: int) -> Tensor:
@@ -58,13 +58,12 @@ def fields_of(bits: Tensor, size: int) -> Tensor:
     return torch.stack(parts, dim=-1).flatten(1)
 
 
-def _mixed(z: Tensor) -> Tensor:
-    """Stafford's mix 13, the finalizer of SplitMix64."""
-    z = (z ^ _shifted(z, 30)) * _MIX[0]
-    z = (z ^ _shifted(z, 27)) * _MIX[1]
-    return z ^ _shifted(z, 31)
-
-
-def _shifted(z: Tensor, by: int) -> Tensor:
-    """A logical shift to the right: int64 has an arithmetic one."""
-    return (z >> by) & (2 ** (64 - by) - 1)
+def mixed(z: Tensor) -> Tensor:
+    """64 random bits for each number of ``z``, int64, which they overwrite: Stafford's mix 13, the
+    finalizer of SplitMix64."""
+    # Shifts to the right are arithmetic: the bits that they fill in are masked.
+    z ^= (z >> 30).bitwise_and_(2**34 - 1)
+    z *= MIX[0]
+    z ^= (z >> 27).bitwise_and_(2**37 - 1)
+    z *= MIX[1]
+    return z.bitwise_xor_((z >> 31).bitwise_and_(2**33 - 1))

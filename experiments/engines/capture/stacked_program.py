@@ -41,7 +41,6 @@ def capturable(context: StudyContext) -> bool:
         and context.layout.stacks
         and gathers(context)
         and not context.precision.scales
-        and not techniques.change_by_step
         and not techniques.define(*_IN_STEPS)
     )
 

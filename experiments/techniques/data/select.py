@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from experiments.techniques.base import Technique
+from experiments.techniques.base import Step, Technique
 
 
 class Select(Technique):
@@ -23,7 +23,7 @@ class Select(Technique):
 
     share: Annotated[float, Field(gt=0, le=1)]
 
-    def select(self, losses: Tensor, step: Tensor) -> Tensor:
+    def select(self, losses: Tensor, step: Step) -> Tensor:
         del step
         count = max(1, round(self.share * len(losses)))
         chosen = losses.topk(count).indices

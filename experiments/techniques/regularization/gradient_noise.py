@@ -6,10 +6,10 @@ from typing import Annotated
 
 import torch
 from pydantic import Field
-from torch import Tensor
 
-from experiments.counter_random import DRAW, mixed, normal
-from experiments.techniques.base import State, Technique, Tensors
+from experiments.counter_random import normal
+from experiments.techniques.base import State, Step, Technique, Tensors
+from workloads.generated.counters import DRAW, mixed
 
 
 class GradientNoise(Technique):
@@ -21,15 +21,14 @@ class GradientNoise(Technique):
 
     name = "gradient_noise"
     order = 700
-    uses_seed = True
 
     variance: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.55
 
-    def gradient(self, gradients: Tensors, weights: Tensors, state: State, step: Tensor) -> Tensors:
+    def gradient(self, gradients: Tensors, weights: Tensors, state: State, step: Step) -> Tensors:
         del weights, state
-        key = mixed(self.seed + (step.to(torch.int64) + 1) * DRAW)
-        deviation = (self.variance / (1 + step.to(torch.float64)) ** self.decay) ** 0.5
+        key = mixed(step.seed + (step.number + 1) * DRAW)
+        deviation = (self.variance / (1 + step.number.to(torch.float64)) ** self.decay) ** 0.5
         # One draw for all parameters: hooks of small models cost what their operations are called.
         first = next(iter(gradients.values()))
         sizes = [gradient.numel() for gradient in gradients.values()]

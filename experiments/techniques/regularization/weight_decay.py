@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import Field
-from torch import Tensor
 
-from experiments.techniques.base import State, Technique, Tensors
+from experiments.techniques.base import State, Step, Technique, Tensors
 from experiments.techniques.patterns import EMBEDDINGS, matrices
 
 
@@ -22,7 +21,6 @@ class WeightDecay(Technique):
 
     name = "weight_decay"
     order = 850
-    uses_learning_rate = True
 
     rate: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     kind: Literal["decoupled", "coupled"] = "decoupled"
@@ -38,15 +36,14 @@ class WeightDecay(Technique):
             return {}
         return {name: weights[name] * 0 for name in self._names(weights)}
 
-    def gradient(self, gradients: Tensors, weights: Tensors, state: State, step: Tensor) -> Tensors:
-        del step
+    def gradient(self, gradients: Tensors, weights: Tensors, state: State, step: Step) -> Tensors:
         if self.kind == "coupled":
             decayed = {n: gradients[n] + self.rate * weights[n] for n in self._names(gradients)}
             return {**gradients, **decayed}
         for name in state:
-            state[name] = weights[name] * (self.learning_rate * self.rate)
+            state[name] = weights[name] * (step.learning_rate * self.rate)
         return gradients
 
-    def after_step(self, weights: Tensors, state: State, step: Tensor) -> Tensors:
+    def after_step(self, weights: Tensors, state: State, step: Step) -> Tensors:
         del step
         return {**weights, **{name: weights[name] - taken for name, taken in state.items()}}

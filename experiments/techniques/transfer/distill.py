@@ -15,7 +15,6 @@ from torch import Tensor
 
 import workloads
 from experiments.errors import ExperimentError
-from experiments.plan import Layout
 from experiments.techniques.base import Compute, Preparation, Technique
 from experiments.techniques.transfer.fine_tune import WeightsPath
 from experiments.techniques.transfer.weights_file import (
@@ -41,6 +40,7 @@ class Distill(Technique):
 
     name = "distill"
     order = 450
+    needs_whole = "outputs"
 
     teacher: WeightsPath
     """The file, relative to the experiment file; or the name of packaged weights."""
@@ -54,14 +54,6 @@ class Distill(Technique):
     def data_files(self) -> tuple[str, ...]:
         source = (self.workload or "").rpartition(":")[0]
         return (self.teacher, source) if source.endswith(".py") else (self.teacher,)
-
-    def in_layout(self, layout: Layout) -> Technique:
-        if layout.name is not None or layout.dimensions:
-            raise ExperimentError(
-                f"technique {self.label} needs whole outputs, which this layout may divide",
-                hint="data parallelism alone: workers: N",
-            )
-        return self
 
     def located(self, path: str, base: str | None) -> Path:
         return packaged_weights().get(path) or super().located(path, base)

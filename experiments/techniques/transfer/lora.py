@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from experiments.errors import ExperimentError
-from experiments.plan import Layout
 from experiments.techniques.base import Arguments, Technique
 from experiments.techniques.patterns import Patterns, matching, written
 
@@ -39,6 +38,7 @@ class Lora(Technique):
 
     name = "lora"
     order = 300
+    needs_whole = "weights"
 
     rank: Annotated[int, Field(ge=1)]
     alpha: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
@@ -56,14 +56,6 @@ class Lora(Technique):
             if getattr(self, name) != getattr(type(self), name):
                 values[name] = written(getattr(self, name))
         return values if len(values) > 1 else self.rank
-
-    def in_layout(self, layout: Layout) -> Technique:
-        if layout.name is not None or layout.dimensions:
-            raise ExperimentError(
-                f"technique {self.label} needs whole weights, which this layout divides",
-                hint="data parallelism alone: workers: N",
-            )
-        return self
 
     def model(self, model: nn.Module) -> nn.Module:
         owner = f"technique {self.label}"
