@@ -12,10 +12,11 @@ import torch
 
 import workloads
 from experiments import schedules, techniques
+from experiments.amounts import TOKENS
 from experiments.batch_sizes import BatchSizes
-from experiments.config.amounts import LARGEST_BUDGET, TOKENS, SizeInUnit, in_examples
 from experiments.config.combinations import Combination
 from experiments.config.schema import ExperimentFile
+from experiments.config.sizes import SizeInUnit, in_examples
 from experiments.config.yaml_lines import Path
 from experiments.errors import ExperimentError
 from experiments.optimizers import Optimizer
@@ -32,6 +33,7 @@ from workloads.checks import (
     target_metric,
 )
 
+_MOST_STEPS = 10**12
 _MOST_EVALUATIONS = 1_000_000
 _STEPS = 100
 """Steps of a small budget; a schedule must give a factor at each of them."""
@@ -239,8 +241,8 @@ def check_units(file: ExperimentFile, combination: Combination) -> None:
     if (rule := combination.rule) is not None:
         with file.places.errors_at(combination.paths["rule"]):
             rule.check_base(sizes)
-    with file.places.errors_at(("budget",)):
-        file.parsed_budget.check_tokens(workload.tokens_per_example)
+    with file.places.errors_at(("budget",), named=True):
+        file.parsed_budget.in_examples(workload.tokens_per_example)
     if file.parsed_budget.tokens:
         path: Path = ("budget",)
     elif any(isinstance(size, SizeInUnit) and size.unit == TOKENS for size in file.batch_sizes):
@@ -271,14 +273,14 @@ def budget_in_steps(
         ExperimentError: it is less than a step or too many, makes too many evaluations, or is
             over one pass where data are not to be repeated.
     """
-    with file.places.errors_at(("budget",)):
+    with file.places.errors_at(("budget",), named=True):
         steps = file.parsed_budget.in_steps(batch_size, train_size, workload.tokens_per_example)
     if steps < 1:
         message = f"budget {file.budget} is less than one step at batch size {batch_size}"
         raise file.error(("budget",), message, "add steps: 50 epochs + 2000 steps")
-    if steps > LARGEST_BUDGET:
+    if steps > _MOST_STEPS:
         message = f"budget {file.budget} is {count(steps, 'step')} at batch size {batch_size}"
-        raise file.error(("budget",), message, f"at most {LARGEST_BUDGET:,}")
+        raise file.error(("budget",), message, f"at most {_MOST_STEPS:,}")
     _check_repetition(file, steps, batch_size, train_size)
     ratio = file.evaluation_ratio
     if (evaluations := evaluation_grid.count(ratio, steps)) > _MOST_EVALUATIONS:

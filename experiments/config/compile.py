@@ -15,7 +15,6 @@ from experiments import identity, search, techniques
 from experiments.batch_sizes import BatchSizes
 from experiments.config import load as reading
 from experiments.config import yaml_lines
-from experiments.config.amounts import with_full
 from experiments.config.checks import (
     budget_in_steps,
     check_directions,
@@ -28,6 +27,7 @@ from experiments.config.checks import (
 from experiments.config.combinations import Combination, at_steps, combinations
 from experiments.config.grid import BESIDE
 from experiments.config.schema import ExperimentFile
+from experiments.config.sizes import with_full
 from experiments.config.study_plan import StudyPlan
 from experiments.config.technique_checks import check_workload
 from experiments.config.tuning import Search

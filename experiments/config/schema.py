@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, PrivateAttr, StrictBool, StrictStr
 
 from experiments import search
-from experiments.config.amounts import BatchSize, Budget, batch_sizes
+from experiments.amounts import Amount
+from experiments.config.sizes import BatchSize, batch_sizes
 from experiments.config.sources import why_not_copied
 from experiments.config.yaml_lines import Path, Places
 from experiments.errors import ExperimentError, elsewhere, nearest
@@ -164,10 +165,10 @@ class ExperimentFile(Keys):
         return tuple(ramps) if isinstance(ramps, (list, tuple)) else (ramps,)
 
     @functools.cached_property
-    def parsed_budget(self) -> Budget:
+    def parsed_budget(self) -> Amount:
         """The budget as a sum of epochs, steps, examples and tokens."""
-        with self._places.errors_at(("budget",)):
-            return Budget.parse(self.budget)
+        with self._places.errors_at(("budget",), named=True):
+            return Amount.parse(self.budget)
 
     @functools.cached_property
     def parsed_design(self) -> Design:

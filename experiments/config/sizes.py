@@ -1,16 +1,13 @@
-"""Amounts in an experiment file: batch sizes, ``8..4096``; budgets, ``50 epochs + 2000 steps``.
-
-Both may be in tokens: ``4096..262144 tokens``, ``2e7 tokens``.
-"""
+"""Batch sizes in an experiment file: ``8..4096``, ``[8, 32, full]``, ``4096..262144 tokens``."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
+from experiments.amounts import tokens_each
 from experiments.errors import ExperimentError, below
 from results.counts import count, plural
 
@@ -45,15 +42,13 @@ class SizeInUnit:
                 )
                 raise ExperimentError(message, hint=f"write {self.amount}", at=at)
             return self.amount
-        if not tokens_per_example:
-            message = f"batch size {self} is in tokens, and the workload has no tokens_per_example"
-            raise ExperimentError(message, hint=_NO_TOKENS, at=at)
-        whole, rest = divmod(self.amount, tokens_per_example)
+        with below(self.position):
+            each = tokens_each(tokens_per_example, f"batch size {self}")
+        whole, rest = divmod(self.amount, each)
         if rest:
-            nearest = max(1, whole + (2 * rest > tokens_per_example)) * tokens_per_example
+            nearest = max(1, whole + (2 * rest > each)) * each
             raise ExperimentError(
-                f"batch size {self} is no whole number of {several}: "
-                f"{count(tokens_per_example, 'token')} each",
+                f"batch size {self} is no whole number of {several}: {count(each, 'token')} each",
                 hint=f"the nearest that is: {nearest} tokens",
                 at=at,
             )
@@ -62,19 +57,11 @@ class SizeInUnit:
 
 BatchSize = int | str | SizeInUnit
 
-TOKENS, SEQUENCES = "tokens", "sequences"
-_NO_TOKENS = "set it on the class: tokens_per_example = 64; or count in examples"
+SEQUENCES = "sequences"
 _RANGE = re.compile(r"(-?\d{1,18})\s*\.\.\s*(-?\d{1,18})")
 _WHOLE = re.compile(r"-?\d{1,18}")
 _IN_UNIT = re.compile(r"(.*\S)\s+(tokens?|sequences?)", re.DOTALL)
 _LARGEST_BATCH = 10**18
-_TERM = re.compile(r"\s*(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)\s*([A-Za-z]+)\s*")
-LARGEST_BUDGET = 10**12
-"""Largest number of each unit."""
-_LONGEST_NUMBER = 40
-_LARGEST_EXPONENT = 20
-_UNITS = ("epochs", "steps", "examples", TOKENS)
-_BUDGET_EXAMPLE = "for example: 50 epochs + 2000 steps (also: examples, tokens)"
 
 
 def batch_sizes(value: Any) -> tuple[BatchSize, ...]:
@@ -202,98 +189,3 @@ def with_full(sizes: Sequence[int | str], train_size: int | None) -> list[int]:
             raise ExperimentError(message, hint="keep one")
         numbers.add(number)
     return sorted(numbers)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Budget:
-    """How long a trial may train: the sum of its parts, each exact."""
-
-    epochs: Fraction = Fraction(0)
-    steps: Fraction = Fraction(0)
-    examples: Fraction = Fraction(0)
-    tokens: Fraction = Fraction(0)
-
-    @classmethod
-    def parse(cls, text: object) -> Budget:
-        """Read ``"50 epochs + 2000 steps"``; the units are epochs, steps, examples and
-        tokens.
-
-        Raises:
-            ExperimentError: the text is something else, or the sum is zero.
-        """
-        if isinstance(text, (int, float)) and not isinstance(text, bool):
-            raise ExperimentError(f"budget {text!r} has no unit", hint=_BUDGET_EXAMPLE)
-        parts = dict.fromkeys(_UNITS, Fraction(0))
-        for term in text.split("+") if isinstance(text, str) else [""]:
-            match = _TERM.fullmatch(term)
-            if not match:
-                message = f"budget {text!r} is not a sum of epochs, steps, examples and tokens"
-                raise ExperimentError(message, hint=_BUDGET_EXAMPLE)
-            unit = match[2].lower().rstrip("s") + "s"
-            if unit not in parts:
-                message = f"budget {text!r} has an unknown unit {match[2]!r}"
-                raise ExperimentError(message, hint=_BUDGET_EXAMPLE)
-            parts[unit] += _exact(match[1], text)
-        if not any(parts.values()):
-            raise ExperimentError(f"budget {text!r} is zero", hint=_BUDGET_EXAMPLE)
-        return cls(**parts)
-
-    def in_steps(
-        self, batch_size: int, train_size: int | None, tokens_per_example: int | None = None
-    ) -> int:
-        """Steps of ``batch_size`` examples each, rounded down (0 if it is less than one).
-
-        An epoch is ``train_size // batch_size`` steps, since its last short batch is dropped.
-
-        Raises:
-            ExperimentError: epochs of a training set without end (``train_size`` is ``None``);
-                tokens of examples that have none.
-        """
-        self.check_tokens(tokens_per_example)
-        if train_size is None and self.epochs:
-            message = f"budget {self} has epochs, and the training data have no end"
-            hint = "steps and examples: 2000 steps + 1000000 examples"
-            raise ExperimentError(message, hint=hint)
-        epoch = (train_size or 0) // batch_size
-        examples = self.examples + (self.tokens / tokens_per_example if tokens_per_example else 0)
-        total = self.epochs * epoch + self.steps + examples / batch_size
-        return total.numerator // total.denominator
-
-    def check_tokens(self, tokens_per_example: int | None) -> None:
-        """Tokens must be those of examples that have them.
-
-        Raises:
-            ExperimentError: they are not.
-        """
-        if self.tokens and not tokens_per_example:
-            message = f"budget {self} has tokens, and the workload has no tokens_per_example"
-            raise ExperimentError(message, hint=_NO_TOKENS)
-
-    def __str__(self) -> str:
-        """As an experiment file writes it; ``parse`` gives the same budget back."""
-        amounts = [(getattr(self, unit), unit) for unit in _UNITS if getattr(self, unit)]
-        return " + ".join(f"{_decimal(amount)} {unit}" for amount, unit in amounts)
-
-
-def _exact(number: str, text: object) -> Fraction:
-    """The number as a fraction; one such as 1e999999999, which would fill the memory, is refused
-    before it is converted."""
-    exponent = number.lower().partition("e")[2] or "0"
-    if len(number) > _LONGEST_NUMBER or abs(int(exponent)) > _LARGEST_EXPONENT:
-        message = f"budget {text!r}: {number} is too long, too large or too small"
-        raise ExperimentError(message, hint=_BUDGET_EXAMPLE)
-    amount = Fraction(number)
-    if amount > LARGEST_BUDGET:
-        raise ExperimentError(f"budget {text!r} is over {LARGEST_BUDGET:,}", hint=_BUDGET_EXAMPLE)
-    return amount
-
-
-def _decimal(amount: Fraction) -> str:
-    """Exact: the amount was read from a decimal number."""
-    if amount.denominator == 1:
-        return str(amount.numerator)
-    digits = 0
-    while (amount * 10**digits).denominator != 1:
-        digits += 1
-    whole = str((amount * 10**digits).numerator).rjust(digits + 1, "0")
-    return f"{whole[:-digits]}.{whole[-digits:]}"
