@@ -1,13 +1,16 @@
-"""Amounts of training and of data: ``50 epochs + 2000 steps``, ``1e6 tokens``."""
+"""Amounts of training and of data, ``50 epochs + 2000 steps``, ``1e6 tokens``; and batch sizes,
+``8..4096``, ``[8, 32, full]``, ``4096..262144 tokens``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
-from experiments.errors import ExperimentError
+from experiments.errors import ExperimentError, below
+from results.counts import count, plural
 
 TOKENS, EXAMPLES = "tokens", "examples"
 UNITS = ("epochs", "steps", EXAMPLES, TOKENS)
@@ -124,3 +127,180 @@ def _decimal(amount: Fraction) -> str:
         digits += 1
     text = str((amount * 10**digits).numerator).rjust(digits + 1, "0")
     return f"{text[:-digits]}.{text[-digits:]}"
+
+
+FULL = "full"
+"""The whole training set as one batch."""
+
+
+@dataclass(frozen=True)
+class SizeInUnit:
+    """A batch size in ``tokens`` or ``sequences``, before the workload gives its examples."""
+
+    amount: int
+    unit: str
+    position: int = field(default=0, compare=False)
+    """Which item of a list it is from, for errors."""
+
+    def __str__(self) -> str:
+        return f"{self.amount} {self.unit}"
+
+    def examples(self, tokens_per_example: int | None, example_unit: str) -> int:
+        """The same batch size in examples of a workload.
+
+        Raises:
+            ExperimentError: its examples have no tokens, or are no sequences; no whole number of
+                them.
+        """
+        what, several = f"batch size {self}", plural(example_unit)
+        if self.unit == SEQUENCES:
+            if example_unit != "sequence":
+                message = f"{what} is in sequences, and the workload's data are {several}"
+                raise ExperimentError(message, hint=f"write {self.amount}")
+            return self.amount
+        each = tokens_each(tokens_per_example, what)
+        whole, rest = divmod(self.amount, each)
+        if rest:
+            nearest = max(1, whole + (2 * rest > each)) * each
+            raise ExperimentError(
+                f"{what} is no whole number of {several}: {count(each, 'token')} each",
+                hint=f"the nearest that is: {nearest} tokens",
+            )
+        return whole
+
+
+BatchSize = int | str | SizeInUnit
+
+SEQUENCES = "sequences"
+_RANGE = re.compile(r"(-?\d{1,18})\s*\.\.\s*(-?\d{1,18})")
+_WHOLE = re.compile(r"-?\d{1,18}")
+_IN_UNIT = re.compile(r"(.*\S)\s+(tokens?|sequences?)", re.DOTALL)
+_LARGEST_BATCH = 10**18
+
+
+def batch_sizes(value: Any) -> tuple[BatchSize, ...]:
+    """Integers, sizes in a unit and ``full``, in the order given; whether they fit the data is not
+    known here.
+
+    Args:
+        value: ``8``, ``"8..4096"``, ``"1..1024, full"``, ``"4096..65536 tokens"``, or a list of
+            such.
+
+    Raises:
+        ExperimentError: an item is none of these, a size below 1, a reversed range, a repetition;
+            some sizes have a unit and others none.
+    """
+    items = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+    sizes: dict[BatchSize, None] = {}
+    for position, item in enumerate(items):
+        parts = [p.strip() for p in item.split(",")] if isinstance(item, str) else [item]
+        with below(position):
+            for size in [size for part in parts for size in _in_unit(part, position)]:
+                if size in sizes:
+                    raise ExperimentError(f"batch size {size} is given twice", hint="keep one")
+                sizes[size] = None
+    if not sizes:
+        raise ExperimentError("no batch sizes", hint="for example: 8..4096")
+    units = [size for size in sizes if isinstance(size, SizeInUnit)]
+    plain = [size for size in sizes if isinstance(size, int)]
+    if units and plain:
+        message = f"batch size {units[0]} has a unit, and {plain[0]} has none"
+        raise ExperimentError(message, hint="give each a unit: [4096 tokens, 8192 tokens]")
+    return tuple(sizes)
+
+
+def _in_unit(item: Any, position: int) -> Sequence[BatchSize]:
+    """The sizes of an item, each with the unit that the item ends in."""
+    match = _IN_UNIT.fullmatch(item) if isinstance(item, str) else None
+    if match is None:
+        return _sizes(item)
+    if match[1] == FULL:
+        raise ExperimentError(f"{item!r} is not a batch size", hint="write full, without a unit")
+    unit = match[2].rstrip("s") + "s"
+    return [SizeInUnit(int(size), unit, position) for size in _sizes(match[1])]
+
+
+def _sizes(item: Any) -> list[int | str]:
+    if isinstance(item, bool) or not isinstance(item, (int, float, str)):
+        hint = "for example: 8..4096, or [8, 32, full]"
+        raise ExperimentError(f"{item!r} is not a batch size", hint=hint)
+    if isinstance(item, str):
+        if item == FULL:
+            return [FULL]
+        if match := _RANGE.fullmatch(item):
+            return [*_doubling(int(match[1]), int(match[2]), item)]
+        if not _WHOLE.fullmatch(item):
+            hint = "for example: 8..4096, 64 or full"
+            raise ExperimentError(f"{item!r} is not a batch size", hint=hint)
+    elif isinstance(item, float) and not item.is_integer():
+        raise ExperimentError(f"batch size {item} is not a whole number")
+    size = int(item)
+    if size < 1:
+        raise ExperimentError(f"batch size {item} is below 1")
+    if size > _LARGEST_BATCH:
+        raise ExperimentError(f"batch size {size:g} is too large")
+    return [size]
+
+
+def _doubling(low: int, high: int, text: str) -> list[int]:
+    if low < 1:
+        raise ExperimentError(f"{text}: batch size {low} is below 1", hint="start at 1")
+    if high < low:
+        hint = f"write {high}..{low}" if high > 0 else None
+        raise ExperimentError(f"the range {text} is reversed", hint=hint)
+    sizes = [low]
+    while sizes[-1] * 2 <= high:
+        sizes.append(sizes[-1] * 2)
+    return sizes
+
+
+def in_examples(
+    sizes: Sequence[BatchSize], tokens_per_example: int | None, example_unit: str
+) -> list[int | str]:
+    """The sizes in examples of a workload; ``full`` stays.
+
+    Raises:
+        ExperimentError: as ``SizeInUnit.examples``; two sizes are the same number of examples.
+    """
+    written: dict[int | str, BatchSize] = {}
+    for size in sizes:
+        if not isinstance(size, SizeInUnit):
+            written[size] = size
+            continue
+        with below(size.position):
+            number = size.examples(tokens_per_example, example_unit)
+            if number in written:
+                message = f"batch size {size} is given twice: {written[number]} is the same"
+                raise ExperimentError(message, hint="keep one")
+        written[number] = size
+    return list(written)
+
+
+def with_full(sizes: Sequence[int | str], train_size: int | None) -> list[int]:
+    """The sizes with ``full`` as the training set, in ascending order.
+
+    Args:
+        train_size: examples of the training set; ``None`` if it has no end.
+
+    Raises:
+        ExperimentError: a size over the training set, or ``full`` beside its own number, or of a
+            training set without end.
+    """
+    if train_size is None:
+        if FULL in sizes:
+            message = "batch size full is the whole training set, and the training data have no end"
+            raise ExperimentError(message, hint="name the largest batch size")
+        return sorted(int(size) for size in sizes)
+    numbers: set[int] = set()
+    for size in sizes:
+        number = train_size if isinstance(size, str) else size
+        if number > train_size:
+            raise ExperimentError(
+                f"batch size {number} is over the training set ({count(train_size, 'example')})",
+                hint="`full` is the whole training set as one batch",
+            )
+        if number in numbers:
+            message = f"batch size {number} is given twice: full is {train_size}"
+            raise ExperimentError(message, hint="keep one")
+        numbers.add(number)
+    return sorted(numbers)

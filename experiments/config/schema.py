@@ -12,13 +12,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, PrivateAttr, StrictBool, StrictStr
 
 from experiments import search
-from experiments.amounts import Amount
-from experiments.config.sizes import BatchSize, batch_sizes
+from experiments.amounts import Amount, BatchSize, batch_sizes
 from experiments.config.sources import why_not_copied
 from experiments.config.yaml_lines import Path, Places
 from experiments.errors import ExperimentError, elsewhere, nearest
 from experiments.factors.design import Design
 from experiments.plan import Precision
+from experiments.techniques import SETTINGS
 from experiments.typed import Count, Keys, Number, Texts, Whole, checked
 from results.counts import count
 from results.errors import ResultsError
@@ -29,6 +29,9 @@ def _none_if_off(value: Any) -> Any:
     return None if value is False or value == "off" else value
 
 
+GRID_KEYS = ("batch_size", "optimizer")
+EITHER_KEYS = ("schedule", "technique", "rule", *SETTINGS)
+"""Keys that are in the grid, or at the top level with one value."""
 LONGEST_NAME = 200
 _MOST_TARGETS = 100
 _BEST_OF = 10
@@ -260,7 +263,6 @@ class ExperimentFile(Keys):
             raise self.error(path, message, f"trials: {_BEST_OF} or more")
 
 
-_IN_GRID = ("batch_size", "optimizer")
 _HINTS = {
     "workload": "for example: workload: digits-mlp, or my_model.py:MyModel",
     "grid": "for example: grid: {batch_size: 8..4096, optimizer: [sgd, momentum]}",
@@ -273,6 +275,6 @@ _HINTS = {
 
 
 def _unknown(key: str) -> str | None:
-    if key in _IN_GRID:
+    if key in GRID_KEYS:
         return f"write it below grid: {key}: …"
-    return elsewhere(key) or nearest(key, [*ExperimentFile.model_fields, *_IN_GRID])
+    return elsewhere(key) or nearest(key, [*ExperimentFile.model_fields, *GRID_KEYS])

@@ -295,7 +295,7 @@ def test_what_a_rule_gives_is_not_tuned_and_needs_no_base(tmp_path: Path) -> Non
     for plan in by_rule:
         size = plan.study.batch_size
         assert plan.space.keys() == plan.search_space.keys() == {"learning_rate"}
-        assert (plan.study.keep, plan.table_of) == (4, None)
+        assert (plan.study.keep, plan.table_from) == (4, None)
         for trial in plan.trials(0, 4):
             values = trial.metaparameters
             assert values["beta2"] == pytest.approx(0.5 ** (size * 8 / 8000), abs=1e-9)

@@ -40,6 +40,7 @@ class Distill(Technique):
     """
 
     name = "distill"
+    example = "teacher.safetensors"
     order = 450
 
     teacher: WeightsPath

@@ -38,6 +38,7 @@ class Lora(Technique):
     """
 
     name = "lora"
+    example = "8"
     order = 300
 
     rank: Annotated[int, Field(ge=1)]
