@@ -18,7 +18,7 @@ from experiments.config.dry_build import DryBuild
 from experiments.config.schema import EITHER_KEYS, ExperimentFile
 from experiments.config.sized import Sized, batch_sizes, check_units
 from experiments.config.study_plan import StudyPlan
-from experiments.config.targets import check_directions
+from experiments.config.targets import read_targets
 from experiments.config.tuning import Search
 from experiments.config.yaml_lines import Places
 from experiments.factors.target_share import in_text
@@ -51,8 +51,7 @@ class Experiment(ExperimentFile):
         _ = experiment.batch_sizes, experiment.parsed_budget, experiment._layout
         for combination in experiment.combinations:
             check_units(experiment, combination)
-        workload = experiment.combinations[0].workload
-        check_directions(experiment, experiment.targets, workload)
+        _ = experiment.targets
         return experiment
 
     @property
@@ -63,7 +62,7 @@ class Experiment(ExperimentFile):
     @functools.cached_property
     def targets(self) -> tuple[Target, ...]:
         """Easiest first, all of one metric; the workload's own if the file names none."""
-        return self.targets_or(self.combinations[0].workload.target)
+        return read_targets(self, self.combinations[0].workload)
 
     @property
     def notes(self) -> list[str]:

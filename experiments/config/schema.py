@@ -20,9 +20,6 @@ from experiments.factors.design import Design
 from experiments.plan import Precision
 from experiments.techniques import SETTINGS
 from experiments.typed import Count, Keys, Number, Texts, Whole, checked
-from results.counts import count
-from results.errors import ResultsError
-from results.targets.target import Target
 
 
 def _none_if_off(value: Any) -> Any:
@@ -33,7 +30,6 @@ GRID_KEYS = ("batch_size", "optimizer")
 EITHER_KEYS = ("schedule", "technique", "rule", *SETTINGS)
 """Keys that are in the grid, or at the top level with one value."""
 LONGEST_NAME = 200
-_MOST_TARGETS = 100
 _BEST_OF = 10
 
 
@@ -185,34 +181,6 @@ class ExperimentFile(Keys):
         if self.points is not None and "method" not in self.model_fields_set:
             return "points"
         return self.method
-
-    def targets_or(self, default: str) -> tuple[Target, ...]:
-        """The targets, easiest first, all of one metric; ``default`` if the file names none."""
-        texts = self.target or (default,)
-        if len(texts) > _MOST_TARGETS:
-            message = count(len(texts), "target")
-            raise self.error(("target",), message, f"at most {_MOST_TARGETS}")
-        targets: list[Target] = []
-        for i, text in enumerate(texts):
-            with self._places.errors_at(("target", i), ResultsError):
-                target = Target.parse(text)
-            first = targets[0] if targets else target
-            if target.metric != first.metric:
-                message = f"targets of two metrics: {first.metric} and {target.metric}"
-                hint = "training stops at the hardest target, so all must have the same metric"
-                raise self.error(("target", i), message, hint)
-            if target in targets:
-                raise self.error(("target", i), f"target {target} is given twice", "keep one")
-            if target.lower_is_better != first.lower_is_better:
-                message = f"targets {first} and {target} have opposite directions"
-                raise self.error(("target", i), message)
-            targets.append(target)
-        return tuple(sorted(targets, key=lambda t: t.value, reverse=targets[0].lower_is_better))
-
-    def target_path(self, target: Target) -> Path:
-        """The place where a target is given; the workload, if it is the workload's target."""
-        parsed = [Target.parse(text) for text in self.target]
-        return ("target", parsed.index(target)) if target in parsed else ("workload",)
 
     def path_of(self, key: str) -> Path:
         """The place of a key that may be in the grid or beside it."""

@@ -1,4 +1,4 @@
-"""The targets of an experiment: their direction, and their metric in the workload's data."""
+"""The targets of an experiment: what a file says, and their metric in the workload's data."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from torch import nn
 from experiments import techniques
 from experiments.config.combinations import Combination
 from experiments.config.schema import ExperimentFile
-from experiments.errors import nearest
+from experiments.config.yaml_lines import Path
+from experiments.errors import ExperimentError, nearest
 from experiments.training.splits import Split
+from results.counts import count
+from results.errors import ResultsError
 from results.targets.target import Target
 from workloads import Workload, WorkloadError
 from workloads.checks import (
@@ -26,24 +29,42 @@ from workloads.checks import (
     target_metric,
 )
 
+_MOST_TARGETS = 100
 _CPU = torch.device("cpu")
 
 
-def check_directions(file: ExperimentFile, targets: Sequence[Target], workload: Workload) -> None:
-    """Each target must name a split and have the direction in which its metric is better.
+def read_targets(file: ExperimentFile, workload: Workload) -> tuple[Target, ...]:
+    """The targets of a file, easiest first; the workload's own if it names none.
 
     Raises:
-        ExperimentError: a target does not.
+        ExperimentError: they are of several metrics; one is no target, names no split, is given
+            twice, or has the direction in which its metric is worse; with its place.
     """
-    _, workload_metric = target_metric(workload)
-    for target in targets:
-        path = file.target_path(target)
-        with file.places.errors_at(path, WorkloadError):
+    if len(file.target) > _MOST_TARGETS:
+        message = count(len(file.target), "target")
+        raise file.error(("target",), message, f"at most {_MOST_TARGETS}")
+    of_workload, targets = Target.parse(workload.target), list[Target]()
+    for i, text in enumerate(file.target or (workload.target,)):
+        path: Path = ("target", i) if file.target else ("workload",)
+        with file.places.errors_at(path, ExperimentError, ResultsError, WorkloadError):
+            target = Target.parse(text)
+            first = targets[0] if targets else target
+            if target.metric != first.metric:
+                message = f"targets of two metrics: {first.metric} and {target.metric}"
+                hint = "training stops at the hardest target, so all must have the same metric"
+                raise ExperimentError(message, hint=hint)
+            if target in targets:
+                raise ExperimentError(f"target {target} is given twice", hint="keep one")
             check_target(str(target), "the experiment")
-        metric = target.metric.partition("_")[2]
-        if metric == workload_metric and target.lower_is_better != ("<" in workload.target):
-            message = f"target {target} has another direction than the workload's target"
-            raise file.error(path, f"{message} ({workload.target})", "reverse the sign")
+            name, lower = target.metric.partition("_")[2], target.lower_is_better
+            alike = name == of_workload.metric.partition("_")[2]
+            if alike and lower != of_workload.lower_is_better:
+                message = f"target {target} has another direction than the workload's target"
+                raise ExperimentError(f"{message} ({workload.target})", hint="reverse the sign")
+            if lower != first.lower_is_better:
+                raise ExperimentError(f"targets {first} and {target} have opposite directions")
+            targets.append(target)
+    return tuple(sorted(targets, key=lambda t: t.value, reverse=targets[0].lower_is_better))
 
 
 def check_metric(
@@ -61,8 +82,9 @@ def check_metric(
         ExperimentError: no such split or metric.
         WorkloadError: what the workload returns are no metrics.
     """
-    target = file.targets_or(workload.target)[-1]  # all of one metric
-    path = file.target_path(target)
+    target = read_targets(file, workload)[-1]  # all of one metric
+    given = [Target.parse(text) for text in file.target]
+    path: Path = ("target", given.index(target)) if given else ("workload",)
     split, _, metric = target.metric.partition("_")
     if split == "train" and length_of(data["train"]) is None:
         message = f"target {target.metric}: the training split of {workload.name} has no end"
