@@ -172,9 +172,7 @@ class SizeInUnit:
 BatchSize = int | str | SizeInUnit
 
 SEQUENCES = "sequences"
-_RANGE = re.compile(r"(-?\d{1,18})\s*\.\.\s*(-?\d{1,18})")
-_WHOLE = re.compile(r"-?\d{1,18}")
-_IN_UNIT = re.compile(r"(.*\S)\s+(tokens?|sequences?)", re.DOTALL)
+_SIZE = re.compile(r"(?:(-?\d{1,18})\s*\.\.\s*)?(-?\d{1,18})(?:\s+(token|sequence)s?)?")
 _LARGEST_BATCH = 10**18
 
 
@@ -195,7 +193,7 @@ def batch_sizes(value: Any) -> tuple[BatchSize, ...]:
     for position, item in enumerate(items):
         parts = [p.strip() for p in item.split(",")] if isinstance(item, str) else [item]
         with below(position):
-            for size in [size for part in parts for size in _in_unit(part, position)]:
+            for size in [size for part in parts for size in _sizes(part, position)]:
                 if size in sizes:
                     raise ExperimentError(f"batch size {size} is given twice", hint="keep one")
                 sizes[size] = None
@@ -209,49 +207,31 @@ def batch_sizes(value: Any) -> tuple[BatchSize, ...]:
     return tuple(sizes)
 
 
-def _in_unit(item: Any, position: int) -> Sequence[BatchSize]:
-    """The sizes of an item, each with the unit that the item ends in."""
-    match = _IN_UNIT.fullmatch(item) if isinstance(item, str) else None
-    if match is None:
-        return _sizes(item)
-    if match[1] == FULL:
-        raise ExperimentError(f"{item!r} is not a batch size", hint="write full, without a unit")
-    unit = match[2].rstrip("s") + "s"
-    return [SizeInUnit(int(size), unit, position) for size in _sizes(match[1])]
-
-
-def _sizes(item: Any) -> list[int | str]:
-    if isinstance(item, bool) or not isinstance(item, (int, float, str)):
-        hint = "for example: 8..4096, or [8, 32, full]"
+def _sizes(item: Any, position: int) -> list[BatchSize]:
+    """The sizes of an item: ``full``, a number, or a range that doubles, perhaps in a unit."""
+    if item == FULL:
+        return [FULL]
+    match = _SIZE.fullmatch(item) if isinstance(item, str) else None
+    if match is None and (isinstance(item, bool) or not isinstance(item, (int, float))):
+        of_full = isinstance(item, str) and item.split()[:1] == [FULL]
+        hint = "write full, without a unit" if of_full else "for example: 8..4096, or [8, 32, full]"
         raise ExperimentError(f"{item!r} is not a batch size", hint=hint)
-    if isinstance(item, str):
-        if item == FULL:
-            return [FULL]
-        if match := _RANGE.fullmatch(item):
-            return [*_doubling(int(match[1]), int(match[2]), item)]
-        if not _WHOLE.fullmatch(item):
-            hint = "for example: 8..4096, 64 or full"
-            raise ExperimentError(f"{item!r} is not a batch size", hint=hint)
-    elif isinstance(item, float) and not item.is_integer():
+    if isinstance(item, float) and not item.is_integer():
         raise ExperimentError(f"batch size {item} is not a whole number")
-    size = int(item)
-    if size < 1:
-        raise ExperimentError(f"batch size {item} is below 1")
-    if size > _LARGEST_BATCH:
-        raise ExperimentError(f"batch size {size:g} is too large")
-    return [size]
-
-
-def _doubling(low: int, high: int, text: str) -> list[int]:
-    if low < 1:
-        raise ExperimentError(f"{text}: batch size {low} is below 1", hint="start at 1")
-    if high < low:
-        hint = f"write {high}..{low}" if high > 0 else None
-        raise ExperimentError(f"the range {text} is reversed", hint=hint)
-    sizes = [low]
-    while sizes[-1] * 2 <= high:
+    low, high, unit = match.groups() if match else (None, item, None)
+    first, last = int(low or high), int(high)
+    if first < 1:
+        place, hint = (f"{low}..{high}: ", "start at 1") if low else ("", None)
+        raise ExperimentError(f"{place}batch size {first} is below 1", hint=hint)
+    if last < first:
+        hint = f"write {high}..{low}" if last > 0 else None
+        raise ExperimentError(f"the range {low}..{high} is reversed", hint=hint)
+    if last > _LARGEST_BATCH:
+        raise ExperimentError(f"batch size {last:g} is too large")
+    sizes = [first]
+    while sizes[-1] * 2 <= last:
         sizes.append(sizes[-1] * 2)
-    return sizes
+    return [SizeInUnit(size, f"{unit}s", position) if unit else size for size in sizes]
 
 
 def in_examples(
