@@ -61,7 +61,7 @@ def plan(
     import pandas as pd
     import torch
 
-    from experiments.config.technique_checks import check_device
+    from experiments.config.dry_build import check_device
     from experiments.execution.forecast import forecast
     from experiments.records import baselines
     from experiments.records.planned import planned

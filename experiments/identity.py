@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.errors import ExperimentError
-from experiments.factors.of_target import OfTarget
+from experiments.factors.target_share import TargetShare
 from experiments.optimizers import Optimizer
 from experiments.schedules import Schedule
 from experiments.schedules.base import WARMUP
@@ -48,7 +48,7 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fal
 def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (str, bool)):
         return value
-    if isinstance(value, OfTarget):
+    if isinstance(value, TargetShare):
         return str(value)
     if type(value) is float:
         if not math.isfinite(value):
@@ -75,7 +75,7 @@ def digest(value: Any) -> str:
 def optimizer_identity(optimizer: Optimizer, base: str | None) -> dict[str, Any]:
     """The name of a registered optimizer; of a user's one the name without its folder, and the
     hash of its syntax tree and of those of the local modules that it imports."""
-    return _of_file(optimizer.name, base) or {"name": optimizer.name}
+    return _file_identity(optimizer.name, base) or {"name": optimizer.name}
 
 
 def schedule_identity(
@@ -87,7 +87,7 @@ def schedule_identity(
         given: its arguments that are tuned, or not zero. Where a share of a decay comes after a
             warmup, that is said: such trials once decayed beyond the budget.
     """
-    of_file = _of_file(schedule.name, base)
+    of_file = _file_identity(schedule.name, base)
     if schedule.decays_after_warmup and "decay" in given and {*WARMUP} & {*given}:
         return {**(of_file or {"name": schedule.name}), "decay": "after warmup"}
     return of_file or schedule.name
@@ -110,7 +110,7 @@ def technique_identity(technique: Mapping[str, Any], base: str | None) -> dict[s
                 path: str(fingerprint([file], file.parent)) for path, file in files[name].items()
             }
             arguments = {"arguments": _replaced(given, hashes), "files": sorted(hashes.values())}
-        file = _of_file(name, base)
+        file = _file_identity(name, base)
         if file is None:
             described[name] = arguments
         else:
@@ -129,7 +129,7 @@ def _replaced(value: Any, hashes: Mapping[str, str]) -> Any:
     return value
 
 
-def _of_file(spec: str, base: str | None) -> dict[str, str] | None:
+def _file_identity(spec: str, base: str | None) -> dict[str, str] | None:
     path, _, name = spec.rpartition(":")
     if not path:
         return None
@@ -187,7 +187,7 @@ class TrialIds:
 
     def __init__(self, study: Mapping[str, Any]) -> None:
         texts = {key: canonical(value) for key, value in study.items()}
-        names = sorted([*texts, *_OF_TRIALS])
+        names = sorted([*texts, *_TRIAL_KEYS])
         pieces = ",".join(f"{canonical(n)}:{texts.get(n, _HOLE)}" for n in names)
         self._pieces = f"{{{pieces}}}".split(_HOLE)
 
@@ -204,6 +204,6 @@ class TrialIds:
         return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 
-_OF_TRIALS = ("metaparameters", "seed_index")
+_TRIAL_KEYS = ("metaparameters", "seed_index")
 _HOLE = "\0"
 """A character that canonical JSON never contains, since it is escaped."""

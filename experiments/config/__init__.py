@@ -3,11 +3,12 @@
 ``load`` reads the text (a file of the user's, a packaged one, a mapping or keywords): YAML with the
 line of every key (``yaml_lines``), what the file extends and what ``--set`` changes (``inherit``).
 The result is plain data. ``schema`` says which keys there are and checks each value that can be
-checked by itself; batch sizes and budgets have a notation of their own (``amounts``). ``compile``
-loads what the file names (``grid``: workload, optimizers, schedules, techniques), resolves what is
-tuned (``tuning``, ``points``), forms the combinations of the grid (``combinations``), tries the
-user's classes (``checks``), and makes of each combination and batch size a study with the table of
-its trials (``study_plan``).
+checked by itself; batch sizes and budgets have a notation of their own (``experiments.amounts``).
+``compile`` loads what the file names (``grid``: workload, optimizers, schedules, techniques),
+resolves what is tuned (``tuning``, ``points``), and forms the combinations of the grid
+(``combinations``). Each of them at a batch size (``sized``) is a study with the table of its trials
+(``study_plan``). The targets must be in the data (``targets``), and each kind of study is made once
+(``dry_build``).
 
 Imports run the same way: ``load`` imports ``schema``, ``compile`` imports both. Other packages call
 ``compile.load``, ``compile.parse`` or ``compile.from_keywords``.

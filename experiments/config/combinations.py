@@ -17,9 +17,10 @@ from experiments.config.tuning import Entries, Search, check_domain
 from experiments.config.yaml_lines import Path as KeyPath
 from experiments.errors import ExperimentError
 from experiments.factors.design import combined
-from experiments.factors.of_target import OfTarget, resolved, shares
 from experiments.factors.ramp import Ramp
 from experiments.factors.rule import Rule
+from experiments.factors.target_share import TargetShare, resolved, shares
+from experiments.identity import canonical
 from experiments.optimizers import Optimizer
 from experiments.plan import Study, Value, WorkloadRef
 from experiments.schedules import Schedule
@@ -52,8 +53,8 @@ class Combination:
     paths: Mapping[str, KeyPath] = field(default_factory=dict)
     """Where in the file each factor is written, and what is tuned and fixed, by name."""
     baseline: tuple[Combination, ...] = ()
-    """Of whose steps to target lengths are shares (``experiments.factors.of_target``)."""
-    points_of: Combination | None = None
+    """Of whose steps to target lengths are shares (``experiments.factors.target_share``)."""
+    points_from: Combination | None = None
     """The design's baseline, whose points it trains; ``None``: it has points of its own."""
     replicate: int = 0
     """Which search of the baseline it is, where a design repeats that; 0: the first, or no such."""
@@ -69,6 +70,12 @@ class Combination:
         """The same, freely tuned."""
         technique = {name: value for name, value in self.technique.items() if name != "rule"}
         return replace(self, rule=None, technique=technique)
+
+    @property
+    def techniques_alone(self) -> str:
+        """Its techniques, without settings and further factors, in canonical form."""
+        others = {*techniques.SETTINGS, "ramp", "rule"}
+        return canonical({n: v for n, v in self.technique.items() if n not in others})
 
     def workload_ref(self, file: ExperimentFile) -> WorkloadRef:
         """How a worker loads the workload, and tells whether it has the data of the driver."""
@@ -122,7 +129,7 @@ def combinations(file: ExperimentFile) -> tuple[list[Combination], Search]:
                 entries = {n: e for n, e in entries.items() if n not in rule.given}
             points: tuple[Point, ...] = ()
             if picked is not None:
-                points, entries = picked.of(optimizer, schedule, entries)
+                points, entries = picked.resolve(optimizer, schedule, entries)
             if rule is not None:
                 _check_rule(file, rule, entries)
             for name in optimizer.domains.keys() & entries.keys():
@@ -154,7 +161,7 @@ def combinations(file: ExperimentFile) -> tuple[list[Combination], Search]:
                     points=points,
                     swept=swept,
                     paths=paths,
-                    points_of=baseline if baseline and baseline.space == space else None,
+                    points_from=baseline if baseline and baseline.space == space else None,
                     replicate=replicate,
                 )
             )
@@ -254,7 +261,7 @@ def _with_baselines(file: ExperimentFile, combinations: Sequence[Combination]) -
     return result
 
 
-def _share_of_target(combination: Combination) -> tuple[str, OfTarget] | None:
+def _share_of_target(combination: Combination) -> tuple[str, TargetShare] | None:
     """The first length that is of the target, and the name of what has it."""
     ramp = combination.ramp
     parts = {"technique": combination.technique, "ramp": ramp.changes if ramp else ()}

@@ -10,33 +10,21 @@ from typing import Any, Self
 
 from pydantic import PrivateAttr
 
-import workloads
-from experiments import identity, search, techniques
-from experiments.batch_sizes import BatchSizes
+from experiments import identity, search
 from experiments.config import load as reading
 from experiments.config import yaml_lines
-from experiments.config.amounts import with_full
-from experiments.config.checks import (
-    budget_in_steps,
-    check_directions,
-    check_study,
-    check_training_algorithms,
-    check_units,
-    ramp_of,
-    sizes_in_examples,
-)
 from experiments.config.combinations import Combination, at_steps, combinations
-from experiments.config.grid import BESIDE
-from experiments.config.schema import ExperimentFile
+from experiments.config.dry_build import DryBuild
+from experiments.config.schema import EITHER_KEYS, ExperimentFile
+from experiments.config.sized import Sized, batch_sizes, check_units
 from experiments.config.study_plan import StudyPlan
-from experiments.config.technique_checks import check_workload
+from experiments.config.targets import read_targets
 from experiments.config.tuning import Search
 from experiments.config.yaml_lines import Places
-from experiments.factors.of_target import in_text
+from experiments.factors.target_share import in_text
 from experiments.parallel.configuration import layout_of
 from experiments.plan import BaselineSteps, Layout, Study
 from results.targets.target import Target
-from workloads.checks import check_splits, length_of
 
 __all__ = ["Experiment", "StudyPlan", "from_keywords", "load", "parse"]
 
@@ -63,8 +51,7 @@ class Experiment(ExperimentFile):
         _ = experiment.batch_sizes, experiment.parsed_budget, experiment._layout
         for combination in experiment.combinations:
             check_units(experiment, combination)
-        workload = experiment.combinations[0].workload
-        check_directions(experiment, experiment.targets, workload)
+        _ = experiment.targets
         return experiment
 
     @property
@@ -75,7 +62,7 @@ class Experiment(ExperimentFile):
     @functools.cached_property
     def targets(self) -> tuple[Target, ...]:
         """Easiest first, all of one metric; the workload's own if the file names none."""
-        return self.targets_or(self.combinations[0].workload.target)
+        return read_targets(self, self.combinations[0].workload)
 
     @property
     def notes(self) -> list[str]:
@@ -104,22 +91,22 @@ class Experiment(ExperimentFile):
                 that does not take the model's parameters; a schedule that gives no factor.
             WorkloadError: the data cannot be loaded.
         """
-        sizes: dict[str, int | None] = {}
-        plans: list[StudyPlan] = []
+        dry, plans = DryBuild(self, self.combinations), list[StudyPlan]()
         for combination in self.combinations:
-            workload = combination.workload
-            key = identity.canonical(workload.fields)
-            if key not in sizes:
-                data = check_splits(workload.data(), workload)
-                if not sizes:
-                    check_training_algorithms(self, self.combinations)
-                sizes[key] = length_of(data["train"])
-                sizes_of = functools.partial(self._sizes_in, sizes[key])
-                check_workload(self, workload, data, self.combinations, sizes_of)
-            plans += [
-                self._plan(combination, batch_size, sizes[key], source, known)
-                for batch_size in self._sizes_in(sizes[key], combination)
+            train_size = dry.train_size(combination)
+            sizes = [
+                Sized(
+                    file=self,
+                    combination=combination,
+                    batch_size=batch_size,
+                    train_size=train_size,
+                    source=source,
+                )
+                for batch_size in batch_sizes(self, combination, train_size)
             ]
+            new = [self._plan(sized, known) for sized in sizes]
+            dry.build(combination, [plan.study.batches for plan in new])
+            plans += new
         return plans
 
     def to_yaml(self) -> str:
@@ -127,7 +114,7 @@ class Experiment(ExperimentFile):
         folder), it gives the same studies and trials."""
         optimizers = list({c.optimizer.name: c.optimizer for c in self.combinations}.values())
         schedules = list({c.schedule.name: c.schedule for c in self.combinations}.values())
-        left_out = {"keep", "files", *(self.grid.keys() & BESIDE)}
+        left_out = {"keep", "files", *(self.grid.keys() & EITHER_KEYS)}
         left_out |= {"design"} if self.design == "product" else set()
         data = self.model_dump(exclude_none=True, exclude=left_out)
         if self.points is not None:  # their number, where the file has no `trials`
@@ -150,10 +137,6 @@ class Experiment(ExperimentFile):
             data["files"] = list(self.files)
         return yaml_lines.write(data)
 
-    def _sizes_in(self, train_size: int | None, combination: Combination) -> list[int]:
-        with self.places.errors_at(("grid", "batch_size")):
-            return with_full(sizes_in_examples(self, combination), train_size)
-
     def _trials(self, combination: Combination) -> int:
         """Feasible trials of each of its studies: of points at most as many as there are."""
         if self.points is not None:
@@ -164,34 +147,28 @@ class Experiment(ExperimentFile):
             return table.size or self.trials
         return self.trials
 
-    def _plan(
-        self,
-        combination: Combination,
-        batch_size: int,
-        train_size: int | None,
-        source: str | None,
-        known: BaselineSteps,
-    ) -> StudyPlan:
-        budget_steps = budget_in_steps(self, batch_size, train_size, combination.workload)
-        check_study(self, combination, batch_size)
-        written, to_target = combination, None
-        searches = combination.baseline
-        baseline = [self._plan(c, batch_size, train_size, source, known).study for c in searches]
+    def _plan(self, sized: Sized, known: BaselineSteps) -> StudyPlan:
+        written = combination = sized.combination
+        sized.check()
+        to_target = None
+        baseline = [
+            self._plan(sized.with_combination(each), known).study for each in written.baseline
+        ]
         if baseline and (to_target := known(baseline[0].id)) is not None:
-            combination = at_steps(self, combination, baseline[0], to_target)
-        ramp = ramp_of(self, combination, batch_size, budget_steps, train_size)
-        steps = (ramp and ramp.budget_steps) or budget_steps
-        described = self._identity(combination, batch_size, source, ramp, steps)
-        study_id = identity.study_id(described)
+            combination = at_steps(self, written, baseline[0], to_target)
+            sized = sized.with_combination(combination)
+        study_id, described = sized.id, sized.identity
         if baseline:  # a study is one as it is written, its trials are by what that comes to
-            as_written = self._identity(written, batch_size, source, None, budget_steps)
-            if (written_id := identity.study_id(as_written)) != study_id:
-                study_id = described["study"] = written_id
-        rule, table_of, points_of = combination.rule, None, None
+            written_id = sized.with_combination(replace(written, ramp=None)).id
+            if written_id != study_id:
+                study_id, described = written_id, {**described, "study": written_id}
+        rule, table_from, points_from = combination.rule, None, None
         if rule is not None and rule.transfers and rule.base is not None:
-            table_of = self._id_of(combination.without_rule, rule.base, train_size, source)
-        elif combination.points_of is not None and not combination.replicate:
-            points_of = self._id_of(combination.points_of, batch_size, train_size, source)
+            table_from = replace(
+                sized, combination=combination.without_rule, batch_size=rule.base
+            ).id
+        elif combination.points_from is not None and not combination.replicate:
+            points_from = sized.with_combination(combination.points_from).id
         optimizer, schedule = combination.optimizer, combination.schedule
         study = Study(
             id=study_id,
@@ -203,22 +180,22 @@ class Experiment(ExperimentFile):
             schedule_name=schedule.display_name,
             technique=combination.technique,
             written_technique=in_text(written.technique) if baseline else None,
-            batch_size=batch_size,
+            batch_size=sized.batch_size,
             baseline_steps=to_target,
-            ramp=ramp,
+            ramp=sized.ramp,
             trials=self._trials(combination),
-            budget_steps=steps,
+            budget_steps=sized.budget_steps,
             repeat_data=self.repeat_data,
-            train_examples=train_size,
+            train_examples=sized.train_size,
             targets=self.targets,
             stop_at_target=self.stop_at_target,
-            keep=None if table_of else self.keep,  # the best points of the base stay exact
+            keep=None if table_from else self.keep,  # the best points of the base stay exact
             evaluation_ratio=self.evaluation_ratio,
             evaluate=self.evaluate,
             search=self.search_method,
-            search_id=self._search_id(combination, budget_steps, to_target, points_of),
+            search_id=self._search_id(sized, to_target, points_from),
             search_seed=self.seed,
-            extend=0 if table_of else self.extend,
+            extend=0 if table_from else self.extend,
             repeats=self.repeats,
             estimator=self.estimator,
             engine=self.engine,
@@ -233,7 +210,7 @@ class Experiment(ExperimentFile):
             points=combination.points,
             tokens_per_example=combination.workload.tokens_per_example,
             rule=rule,
-            table_of=table_of or points_of,
+            table_from=table_from or points_from,
             baseline=tuple(study.id for study in baseline),
         )
 
@@ -257,55 +234,14 @@ class Experiment(ExperimentFile):
             gpus_per_worker=self.gpus or 0.0,
         )
 
-    def _identity(
-        self,
-        combination: Combination,
-        batch_size: int,
-        source: str | None,
-        ramp: BatchSizes | None,
-        budget_steps: int,
-    ) -> dict[str, Any]:
-        workload = workloads.identity(combination.workload)
-        untuned = {n: v for n, v in workload["fields"].items() if n not in combination.space}
-        workload = {**workload, "fields": untuned}
-        if source is not None and "source" in workload:
-            workload["source"] = source
-        technique = identity.technique_identity(combination.technique, self.base)
-        if ramp is not None:  # its shares are of the budget, which identities do not hold
-            technique["ramp"] = {
-                "phases": list(zip(ramp.starts, ramp.sizes, strict=True)),
-                "replaces_decay": ramp.replaces_decay,
-            }
-        if techniques.load(combination.technique, self.base).uses_budget:
-            technique["budget_steps"] = budget_steps
-        return identity.study_identity(
-            workload=workload,
-            optimizer=identity.optimizer_identity(combination.optimizer, self.base),
-            schedule=identity.schedule_identity(combination.schedule, self.base, combination.given),
-            technique=technique,
-            batch_size=batch_size,
-            evaluation_ratio=self.evaluation_ratio,
-            repeat_data=self.repeat_data,
-            replicate=combination.replicate,
-        )
-
-    def _id_of(self, each: Combination, size: int, train: int | None, source: str | None) -> str:
-        """The id of a combination's study at a batch size; ``train``: the training set's."""
-        steps = budget_in_steps(self, size, train, each.workload)
-        ramp = ramp_of(self, each, size, steps, train)
-        steps = (ramp and ramp.budget_steps) or steps
-        return identity.study_id(self._identity(each, size, source, ramp, steps))
-
-    def _search_id(
-        self, combination: Combination, budget_steps: int, to_target: int | None, like: str | None
-    ) -> str:
+    def _search_id(self, sized: Sized, to_target: int | None, like: str | None) -> str:
         """The description of a search without its seed: all that decides which points its table
         holds.
 
         Shares of the budget resolve to steps, so that another budget is another table; a grid has
         more levels for more trials.
         """
-        method = search.METHODS[self.search_method]
+        combination, method = sized.combination, search.METHODS[self.search_method]
         described: dict[str, Any] = {
             "method": method.name,
             "space": {name: each.notation() for name, each in combination.space.items()},
@@ -322,7 +258,7 @@ class Experiment(ExperimentFile):
             described["baseline_steps"] = to_target
         shares = combination.schedule.shares.keys()
         if shares & {*combination.space, *combination.fixed}:
-            described["budget_steps"] = budget_steps
+            described["budget_steps"] = sized.schedule_steps
         return identity.digest(described)
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import workloads
 from experiments import optimizers, schedules, techniques
-from experiments.config.schema import ExperimentFile
+from experiments.config.schema import EITHER_KEYS, GRID_KEYS, ExperimentFile
 from experiments.config.yaml_lines import Path, dotted
 from experiments.errors import ExperimentError, below, nearest
 from experiments.factors.design import combinations
@@ -26,9 +26,7 @@ from experiments.typed import Count, Keys, checked
 from results.counts import count
 from workloads import Workload, WorkloadError
 
-BESIDE = ("schedule", "technique", "rule", *SETTINGS)
-"""Keys of the grid that may be beside it instead, with one value."""
-_KEYS = ("batch_size", "optimizer", *BESIDE)
+_KEYS = (*GRID_KEYS, *EITHER_KEYS)
 _MOST_STUDIES = 100_000
 T = TypeVar("T")
 
@@ -84,13 +82,13 @@ class Grid:
             if key not in _KEYS and key not in fields:
                 hint = nearest(key, [*_KEYS, *fields])
                 raise file.error(("grid", key), f"unknown key {key!r} in grid", hint)
-            if key in BESIDE and key in file.model_fields_set:
+            if key in EITHER_KEYS and key in file.model_fields_set:
                 message = f"{key} is in the grid and beside it"
                 raise file.error(("grid", key), message, "keep one of the two")
         if "optimizer" not in axes:
             message = "grid has no optimizer"
             raise file.error(("grid",), message, "for example: optimizer: [sgd, momentum, adam]")
-        for key in BESIDE:
+        for key in EITHER_KEYS:
             value = getattr(file, key)
             if key not in axes and (value is not None or key != "ghost_batch"):
                 axes[key] = ["none" if value is None else value]
@@ -111,9 +109,8 @@ class Grid:
         sizes["ramp"] = len(grid.ramps)
         crossed = [n for key, n in sizes.items() if key == "batch_size" or key in fields]
         others = [n for key, n in sizes.items() if key != "batch_size" and key not in fields]
-        if (
-            studies := math.prod(crossed) * combinations(file.parsed_design, others)
-        ) > _MOST_STUDIES:
+        studies = math.prod(crossed) * combinations(file.parsed_design, others)
+        if studies > _MOST_STUDIES:
             mark = ", " if file.parsed_design.alone else " × "
             parts = mark.join(f"{size:,} {key}" for key, size in sizes.items() if size > 1)
             message = f"the grid has {count(studies, 'study')}: {parts}"
@@ -244,11 +241,6 @@ def _techniques(
     settings = {key: axes[key] for key in SETTINGS if key in axes}
     with file.places.errors_at(("grid",)):
         checked(_Settings, settings, {})
-    for i, value in enumerate(settings.get("ghost_batch", ())):
-        if file.micro_batch and file.micro_batch % value:
-            message = f"ghost_batch {value} does not divide micro_batch {file.micro_batch}"
-            hint = "a micro-batch is made of whole ghost batches"
-            raise file.error((*file.path_of("ghost_batch"), i), message, hint)
     place = file.path_of("technique")
     arguments: list[dict[str, Any]] = []
     for i, value in enumerate(axes["technique"]):

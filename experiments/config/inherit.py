@@ -142,7 +142,7 @@ def _find(name: str, places: Places, folder: Path) -> tuple[str, str, Path]:
         message = f"extends {name}, which is not an experiment file"
         raise places.error(here, message, "its name ends in .yaml or .yml")
     with places.errors_at(here):
-        if not _beside(name, folder):
+        if not _is_near(name, folder):
             message = f"extends {name}, which is neither in the folder of the file nor beside it"
             raise ExperimentError(message, hint="paths are relative, such as ../base.yaml")
         try:
@@ -153,7 +153,7 @@ def _find(name: str, places: Places, folder: Path) -> tuple[str, str, Path]:
     return str(Path(places.source).parent / file), text, (folder / file).resolve().parent
 
 
-def _beside(name: str, folder: Path) -> bool:
+def _is_near(name: str, folder: Path) -> bool:
     """Whether a path leads to ``folder`` or into what lies beside it: an experiment of somebody
     else cannot name other files of this machine.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +11,19 @@ import torch
 
 import workloads
 from experiments import optimizers, schedules, techniques
+from experiments.config.schema import EITHER_KEYS, GRID_KEYS, ExperimentFile
 from experiments.errors import ExperimentError, elsewhere, nearest
 from workloads import Workload
 from workloads.registry import packaged_name
 
-_GRID = ("batch_size", "optimizer")
-_EITHER = ("schedule", "technique", "rule", "precision", "ghost_batch")
-"""A list of values goes below ``grid``, a single value beside it."""
 
-
-def mapping(values: Mapping[str, Any], keys: Iterable[str]) -> tuple[dict[str, Any], Path]:
+def mapping(values: Mapping[str, Any]) -> tuple[dict[str, Any], Path]:
     """The content of an experiment file, and the folder that its paths start from.
-
-    Args:
-        keys: those of the file's top level.
 
     Raises:
         ExperimentError: an unknown keyword, or a class that is in no file.
         WorkloadError: no such workload.
     """
-    keys = tuple(keys)
     spec, fields, base = _workload(values.get("workload"))
     optimizer = _named(_list(values.get("optimizer", [])), base, optimizers.names())
     for key, packaged in (("schedule", schedules.names()), ("technique", techniques.names())):
@@ -46,9 +39,9 @@ def mapping(values: Mapping[str, Any], keys: Iterable[str]) -> tuple[dict[str, A
     for name, value in values.items():
         if name in ("workload", "optimizer", "grid", "search"):
             continue
-        if name in _GRID or (name in _EITHER and isinstance(value, (list, tuple))):
+        if name in GRID_KEYS or (name in EITHER_KEYS and isinstance(value, (list, tuple))):
             grid[name] = _plain(value)
-        elif name in keys:
+        elif name in ExperimentFile.model_fields:
             data[name] = "off" if name == "keep" and value is None else _plain(value)
         elif name in field_names and not isinstance(value, Mapping):
             grid[name] = _plain(value)
@@ -59,7 +52,8 @@ def mapping(values: Mapping[str, Any], keys: Iterable[str]) -> tuple[dict[str, A
             raise ExperimentError(
                 f"unknown keyword {name!r}: neither a key of an experiment, nor an argument of its "
                 "optimizers or schedules, nor a field of its workload",
-                hint=elsewhere(name) or nearest(name, [*keys, *_GRID, *tuned], known=tuned),
+                hint=elsewhere(name)
+                or nearest(name, [*ExperimentFile.model_fields, *GRID_KEYS, *tuned], known=tuned),
             )
     if optimizer:
         grid["optimizer"] = optimizer

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from experiments.config import keywords, sources
 from experiments.config.inherit import EXTENDS, inherit, override
-from experiments.config.schema import LONGEST_NAME, ExperimentFile
+from experiments.config.schema import LONGEST_NAME
 from experiments.config.yaml_lines import MOST_NESTED, Places, dotted, read
 from experiments.config.yaml_lines import Path as KeyPath
 from experiments.errors import ExperimentError
@@ -82,7 +82,7 @@ def read_keywords(values: Mapping[str, Any]) -> Content:
     Raises:
         ExperimentError: an unknown keyword, or a class in no file.
     """
-    data, base = keywords.mapping(values, ExperimentFile.model_fields)
+    data, base = keywords.mapping(values)
     return _complete(data, Places(), (), base, None)
 
 

@@ -53,7 +53,7 @@ class HandPicked:
             if optimizer.name not in self._lists:
                 raise file.error(("points",), f"points has no entry for {optimizer.label}")
 
-    def of(
+    def resolve(
         self, optimizer: Optimizer, schedule: Schedule, entries: Mapping[str, Given]
     ) -> tuple[tuple[Point, ...], dict[str, Given]]:
         """The points of a study, and its search with their values instead of ranges.

@@ -12,24 +12,24 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, PrivateAttr, StrictBool, StrictStr
 
 from experiments import search
-from experiments.config.amounts import BatchSize, Budget, batch_sizes
+from experiments.amounts import Amount, BatchSize, batch_sizes
 from experiments.config.sources import why_not_copied
 from experiments.config.yaml_lines import Path, Places
 from experiments.errors import ExperimentError, elsewhere, nearest
 from experiments.factors.design import Design
 from experiments.plan import Precision
+from experiments.techniques import SETTINGS
 from experiments.typed import Count, Keys, Number, Texts, Whole, checked
-from results.counts import count
-from results.errors import ResultsError
-from results.targets.target import Target
 
 
 def _none_if_off(value: Any) -> Any:
     return None if value is False or value == "off" else value
 
 
+GRID_KEYS = ("batch_size", "optimizer")
+EITHER_KEYS = ("schedule", "technique", "rule", *SETTINGS)
+"""Keys that are in the grid, or at the top level with one value."""
 LONGEST_NAME = 200
-_MOST_TARGETS = 100
 _BEST_OF = 10
 
 
@@ -164,10 +164,10 @@ class ExperimentFile(Keys):
         return tuple(ramps) if isinstance(ramps, (list, tuple)) else (ramps,)
 
     @functools.cached_property
-    def parsed_budget(self) -> Budget:
+    def parsed_budget(self) -> Amount:
         """The budget as a sum of epochs, steps, examples and tokens."""
-        with self._places.errors_at(("budget",)):
-            return Budget.parse(self.budget)
+        with self._places.errors_at(("budget",), named=True):
+            return Amount.parse(self.budget)
 
     @functools.cached_property
     def parsed_design(self) -> Design:
@@ -181,34 +181,6 @@ class ExperimentFile(Keys):
         if self.points is not None and "method" not in self.model_fields_set:
             return "points"
         return self.method
-
-    def targets_or(self, default: str) -> tuple[Target, ...]:
-        """The targets, easiest first, all of one metric; ``default`` if the file names none."""
-        texts = self.target or (default,)
-        if len(texts) > _MOST_TARGETS:
-            message = count(len(texts), "target")
-            raise self.error(("target",), message, f"at most {_MOST_TARGETS}")
-        targets: list[Target] = []
-        for i, text in enumerate(texts):
-            with self._places.errors_at(("target", i), ResultsError):
-                target = Target.parse(text)
-            first = targets[0] if targets else target
-            if target.metric != first.metric:
-                message = f"targets of two metrics: {first.metric} and {target.metric}"
-                hint = "training stops at the hardest target, so all must have the same metric"
-                raise self.error(("target", i), message, hint)
-            if target in targets:
-                raise self.error(("target", i), f"target {target} is given twice", "keep one")
-            if target.lower_is_better != first.lower_is_better:
-                message = f"targets {first} and {target} have opposite directions"
-                raise self.error(("target", i), message)
-            targets.append(target)
-        return tuple(sorted(targets, key=lambda t: t.value, reverse=targets[0].lower_is_better))
-
-    def target_path(self, target: Target) -> Path:
-        """The place where a target is given; the workload, if it is the workload's target."""
-        parsed = [Target.parse(text) for text in self.target]
-        return ("target", parsed.index(target)) if target in parsed else ("workload",)
 
     def path_of(self, key: str) -> Path:
         """The place of a key that may be in the grid or beside it."""
@@ -259,7 +231,6 @@ class ExperimentFile(Keys):
             raise self.error(path, message, f"trials: {_BEST_OF} or more")
 
 
-_IN_GRID = ("batch_size", "optimizer")
 _HINTS = {
     "workload": "for example: workload: digits-mlp, or my_model.py:MyModel",
     "grid": "for example: grid: {batch_size: 8..4096, optimizer: [sgd, momentum]}",
@@ -272,6 +243,6 @@ _HINTS = {
 
 
 def _unknown(key: str) -> str | None:
-    if key in _IN_GRID:
+    if key in GRID_KEYS:
         return f"write it below grid: {key}: …"
-    return elsewhere(key) or nearest(key, [*ExperimentFile.model_fields, *_IN_GRID])
+    return elsewhere(key) or nearest(key, [*ExperimentFile.model_fields, *GRID_KEYS])

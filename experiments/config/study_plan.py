@@ -7,6 +7,7 @@ the whole of the enlarged box, from a table of its own, and those inside the old
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,7 +53,7 @@ class StudyPlan:
     """The workload's, by which lengths in tokens become steps."""
     rule: Rule | None = None
     """What derives metaparameters from those of the table."""
-    table_of: str | None = None
+    table_from: str | None = None
     """The id of the study whose table it is; ``None``: its own."""
     baseline: tuple[str, ...] = ()
     """Ids of the studies of whose steps to target lengths are shares."""
@@ -95,13 +96,6 @@ class StudyPlan:
         choices = tuple(float(value) / step for value in dimension.choices)
         scale = "linear" if dimension.scale == "integer" else dimension.scale
         return Dimension(scale=scale, bounds=(low, high), choices=choices)
-
-    def _resolve_lengths(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        """Arguments of the schedule, lengths in steps."""
-        study = self.study
-        return self.schedule.resolve(
-            values, study.schedule_steps, study.batch_size, self.tokens_per_example
-        )
 
     def trials(self, start: int, stop: int) -> list[Trial]:
         """Rows ``start`` … ``stop - 1`` of the table, fewer beyond ``max_rows``; role "search".
@@ -157,15 +151,15 @@ class StudyPlan:
 
     def resolved(self, row: Mapping[str, Value]) -> dict[str, Value]:
         """A row of the table and what is fixed, by the rule and with lengths in steps."""
-        schedule = self.schedule
+        schedule, size, tokens = self.schedule, self.study.batch_size, self.tokens_per_example
         values = {**self.fixed, **row}
         if self.rule is not None:
-            size, tokens = self.study.batch_size, self.tokens_per_example
             defaults, effective = self.optimizer.defaults, self.optimizer.effective_learning_rate
             values = self.rule.applied(values, size, defaults, tokens, effective)
         timed = {n: v for n, v in values.items() if n in schedule.arguments}
         rest = {n: v for n, v in values.items() if n not in schedule.arguments}
-        return dict(sorted({**rest, **self._resolve_lengths(timed)}.items()))
+        lengths = schedule.resolve(timed, self.study.schedule_steps, size, tokens)
+        return dict(sorted({**rest, **lengths}.items()))
 
     def made(
         self, values: Mapping[str, Value], occurrence: int, *, index: int, point: str | None = None
@@ -202,7 +196,7 @@ class StudyPlan:
     @functools.cached_property
     def _table(self) -> Table:
         study = self.study
-        seed = derive(study.search_seed, self.table_of or study.id, "search")
+        seed = derive(study.search_seed, self.table_from or study.id, "search")
         return table(study.search, self.space, seed, study.trials, self.points)
 
     @functools.cached_property
@@ -249,16 +243,18 @@ def enlarge(
     Raises:
         KeyError: a side of what is not tuned.
     """
-    box, moved = dict(space), []
-    by_notation = {plan.schedule.amounts.get(name, name): name for name in space}
-    for name, side in dict.fromkeys((by_notation[name], side) for name, side in sides):
-        grown = _extended(plan, name, space[name], side)
-        if grown is None:
-            continue
-        low, high = box[name].bounds
-        ends = (grown.bounds[0], high) if side == "low" else (low, grown.bounds[1])
-        box[name] = replace(box[name], bounds=ends)
-        moved.append((name, side))
+    box, moved, schedule = dict(space), [], plan.schedule
+    names = {schedule.amounts.get(name, name): name for name in space}
+    domains = {**plan.optimizer.domains, **schedule.domains}
+    for name, side in dict.fromkeys((names[name], side) for name, side in sides):
+        whole = space[name].scale == "integer"
+        domain = domain_of(name, space[name].bounds[0], domains, whole=whole)
+        grown = space[name].extended(side, domain)
+        if grown is not None and _allowed(plan, name, grown):
+            low, high = box[name].bounds
+            ends = (grown.bounds[0], high) if side == "low" else (low, grown.bounds[1])
+            box[name] = replace(box[name], bounds=ends)
+            moved.append((name, side))
     if not moved or METHODS[plan.study.search].not_enlargeable:
         return None
     added = _volume(box, plan.space) - _volume(space, plan.space)
@@ -269,16 +265,8 @@ def enlarge(
         number=number,
         sides=tuple(moved),
         space=box,
-        trials=tuple(_trials(plan, _outside(plan, space, box, number, count), number)),
+        trials=tuple(_added(plan, space, box, number, count)),
     )
-
-
-def _extended(plan: StudyPlan, name: str, dimension: Dimension, side: Side) -> Dimension | None:
-    whole = dimension.scale == "integer"
-    domains = {**plan.optimizer.domains, **plan.schedule.domains}
-    domain = domain_of(name, dimension.bounds[0], domains, whole=whole)
-    grown = dimension.extended(side, domain)
-    return grown if grown is not None and _allowed(plan, name, grown) else None
 
 
 def _allowed(plan: StudyPlan, name: str, grown: Dimension) -> bool:
@@ -298,25 +286,19 @@ def _volume(box: Box, unit: Box) -> float:
     return math.prod(box[name].extent / unit[name].extent for name in unit)
 
 
-def _outside(
-    plan: StudyPlan, inner: Box, box: Box, number: int, count: int
-) -> Iterator[Mapping[str, Value]]:
-    """The first ``count`` rows of the box's own table that do not lie in ``inner``."""
-    study = plan.study
+def _added(plan: StudyPlan, inner: Box, box: Box, number: int, count: int) -> Iterator[Trial]:
+    """Trials of the first ``count`` rows of the box's own table that do not lie in ``inner``."""
+    study, first = plan.study, number * max(_BLOCK, plan.max_rows)
     seed = derive(study.search_seed, study.id, "enlarge", number)
-    drawn, start = table(study.search, box, seed, study.trials), 0
-    while count:
-        for row in drawn.rows(start, start + study.trials):
-            if count and not all(inner[name].holds(value) for name, value in row.items()):
-                count -= 1
-                yield row
-        start += study.trials
-
-
-def _trials(plan: StudyPlan, rows: Iterator[Mapping[str, Value]], number: int) -> Iterator[Trial]:
-    first = number * max(_BLOCK, plan.max_rows)
+    drawn = table(study.search, box, seed, study.trials)
+    outside = (
+        row
+        for start in itertools.count(0, study.trials)
+        for row in drawn.rows(start, start + study.trials)
+        if not all(inner[name].holds(value) for name, value in row.items())
+    )
     occurrences: Counter[str] = Counter()
-    for i, row in enumerate(rows):
+    for i, row in enumerate(itertools.islice(outside, count)):
         values = plan.resolved(row)
         point = identity.canonical(values)
         occurrence = number * _OCCURRENCES + occurrences[point]

@@ -20,8 +20,8 @@ from experiments.config.grid import Grid
 from experiments.config.schema import ExperimentFile
 from experiments.config.yaml_lines import Path
 from experiments.errors import ExperimentError, below, nearest
-from experiments.factors.of_target import OfTarget, in_text, mentions
 from experiments.factors.rule import in_rule
+from experiments.factors.target_share import TargetShare, in_text, mentions
 from experiments.optimizers import Optimizer
 from experiments.plan import Value
 from experiments.schedules import Schedule
@@ -108,8 +108,8 @@ class Search:
             _space(optimizer.space, f"optimizer {optimizer.name}"),
             _space(schedule.space, f"schedule {schedule.name}"),
             self.general,
-            self._of(schedule),
-            self._of(optimizer),
+            self._section(schedule),
+            self._section(optimizer),
         )
         for layer in layers:
             for name, given in layer.items():
@@ -133,9 +133,11 @@ class Search:
                 for name, given in self.resolve(optimizer, schedule, fields).items()
                 if name in optimizer.arguments | fields
             }
-            parts[optimizer.name] = {**arguments, **self._of(optimizer)}
+            parts[optimizer.name] = {**arguments, **self._section(optimizer)}
         for schedule in plans:
-            general = Search(general=self.general, sections={schedule.name: self._of(schedule)})
+            general = Search(
+                general=self.general, sections={schedule.name: self._section(schedule)}
+            )
             entries = general.resolve(in_grid[0], schedule, ())
             parts[schedule.name] = {n: e for n, e in entries.items() if n in schedule.arguments}
         return {
@@ -144,7 +146,7 @@ class Search:
             if entries
         }
 
-    def _of(self, owner: Optimizer | Schedule) -> Entries:
+    def _section(self, owner: Optimizer | Schedule) -> Entries:
         """The section of an optimizer or a schedule, by its name or by its label."""
         written = [self.sections[key] for key in _keys(owner) if key in self.sections]
         return written[0] if written else {}
@@ -223,7 +225,7 @@ def _entry(name: str, value: Any) -> Entry:
     if isinstance(value, float) and not math.isfinite(value):
         raise ExperimentError(f"{value} is not a finite number")
     if isinstance(value, (bool, int, float, str)):
-        plain: Value = OfTarget.parse(value)
+        plain: Value = TargetShare.parse(value)
         return plain
     if not isinstance(value, Mapping):
         raise ExperimentError(

@@ -16,7 +16,7 @@ from typing import Any
 
 from experiments.config.combinations import data_files
 from experiments.config.compile import Experiment
-from experiments.config.technique_checks import check_device
+from experiments.config.dry_build import check_device
 from experiments.errors import ExperimentError
 from experiments.execution import executors
 from experiments.execution.executors.base import ExecutorContext, WorkerPool

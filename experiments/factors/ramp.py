@@ -26,7 +26,7 @@ from pydantic import Field
 
 from experiments.batch_sizes import BatchSizes
 from experiments.errors import ExperimentError
-from experiments.factors.of_target import OfTarget, mentions
+from experiments.factors.target_share import TargetShare, mentions
 from experiments.plan import Value
 from experiments.schedules import Schedule
 from experiments.typed import Count, Keys, checked
@@ -96,8 +96,7 @@ class Ramp:
         batch_size: int,
         budget_steps: int,
         *,
-        examples: int,
-        ghost_batch: int | None,
+        examples: int | None,
         schedule: Schedule,
         arguments: Mapping[str, Value],
         tuned: Sequence[str],
@@ -107,14 +106,18 @@ class Ramp:
         Args:
             batch_size: the study's.
             budget_steps: its budget, in steps of that size.
-            examples: of the training set.
+            examples: of the training set; ``None`` if it has no end, or is read in sequence.
             arguments: the schedule's, resolved.
             tuned: arguments of the schedule that the search tunes.
 
         Raises:
-            ExperimentError: a batch size that is not whole, is beyond the training set or is not
-                divided by the ghost batch; a schedule that is tuned, does not decay or rises.
+            ExperimentError: a batch size that is not whole or is beyond the training set; a
+                schedule that is tuned, does not decay or rises.
         """
+        if examples is None:
+            message = "ramp: the training set is read in sequence, or has no end"
+            hint = "a batch size grows over a training set of known size alone"
+            raise ExperimentError(message, hint=hint)
         if self.instead_of_decay is not None:
             changes = self._by_decay(batch_size, budget_steps, schedule, arguments, tuned)
         else:
@@ -128,12 +131,6 @@ class Ramp:
                     f"ramp: batch size {size} is over the training set "
                     f"({count(examples, 'example')}), from batch size {batch_size}",
                     hint="end the ramp earlier, or leave that batch size out",
-                )
-            if ghost_batch is not None and size % ghost_batch:
-                raise ExperimentError(
-                    f"ramp: ghost_batch {ghost_batch} does not divide batch size {size}, from "
-                    f"batch size {batch_size}",
-                    hint="choose factors with which every batch size is a multiple of it",
                 )
         replaces = self.instead_of_decay is not None
         return BatchSizes.growing(batch_size, budget_steps, changes, replaces_decay=replaces)
@@ -200,7 +197,7 @@ def _checked(kind: str, pairs: Sequence[Any]) -> list[tuple[float, float]]:
     checked: list[tuple[float, float]] = []
     for pair in pairs:
         if isinstance(pair, Sequence) and not isinstance(pair, str):
-            pair = [OfTarget.parse(pair[0]), *pair[1:]] if pair else pair
+            pair = [TargetShare.parse(pair[0]), *pair[1:]] if pair else pair
         if not isinstance(pair, Sequence) or len(pair) != 2 or not all(map(_is_number, pair)):
             message = f"ramp {kind}: {pair!r} is not a share of the budget and a factor"
             raise ExperimentError(message, hint=_EXAMPLE)

@@ -29,8 +29,9 @@ from typing import Any
 
 from pydantic import Field
 
+from experiments.amounts import EXAMPLES, TOKENS, Amount
 from experiments.errors import ExperimentError, nearest
-from experiments.factors.horizon import TOKENS, Horizon, complement, rounded
+from experiments.factors.horizon import complement, decay_factor, rounded, weight_decay
 from experiments.optimizers import Optimizer
 from experiments.plan import Value
 from experiments.search.space import Dimension
@@ -70,7 +71,7 @@ class Rule:
     """The batch size whose metaparameters are taken, if any are."""
     kinds: tuple[tuple[str, str], ...] = ()
     """Metaparameter and its rule, in the order of the table above."""
-    horizons: tuple[tuple[str, Horizon], ...] = ()
+    amounts: tuple[tuple[str, Amount], ...] = ()
     """Metaparameter and the half-life or time scale that gives it, in the same order."""
 
     @classmethod
@@ -87,21 +88,21 @@ class Rule:
         if not given:
             raise ExperimentError("a rule for nothing", hint=_EXAMPLE)
         kinds = tuple((n, _kind(n, kind)) for n, kind in given if not isinstance(kind, Mapping))
-        horizons = tuple((n, _horizon(n, kind)) for n, kind in given if isinstance(kind, Mapping))
+        amounts = tuple((n, _amount(n, kind)) for n, kind in given if isinstance(kind, Mapping))
         if not kinds:
             if base:
                 message = "from: nothing in the rule is taken from another batch size"
                 raise ExperimentError(message, hint="leave it out")
-            return cls(horizons=horizons)
+            return cls(amounts=amounts)
         if not base:
             raise ExperimentError("no from: the base batch size", hint=_EXAMPLE)
-        return cls(base=base, kinds=kinds, horizons=horizons)
+        return cls(base=base, kinds=kinds, amounts=amounts)
 
     def __str__(self) -> str:
         """As results record it, in the ``technique``."""
         parts = {
             **dict(self.kinds),
-            **{name: f"{_KINDS[name][0]} {horizon}" for name, horizon in self.horizons},
+            **{name: f"{_KINDS[name][0]} {amount}" for name, amount in self.amounts},
         }
         if self.scales_effective_rate:
             parts["learning_rate"] += " (effective)"
@@ -111,12 +112,12 @@ class Rule:
     @property
     def given(self) -> frozenset[str]:
         """What a half-life or a time scale gives, so that it is not tuned."""
-        return frozenset(name for name, _ in self.horizons)
+        return frozenset(name for name, _ in self.amounts)
 
     @property
     def in_tokens(self) -> bool:
         """Whether an amount is in tokens."""
-        return any(horizon.unit == TOKENS for _, horizon in self.horizons)
+        return any(amount.tokens for _, amount in self.amounts)
 
     @property
     def transfers(self) -> bool:
@@ -170,8 +171,8 @@ class Rule:
             ExperimentError: at this batch size a half-life or a time scale gives no value.
         """
         try:
-            for name, horizon in self.horizons:
-                _value(name, horizon, batch_size, tokens_per_example, 1.0)
+            for name, amount in self.amounts:
+                _value(name, amount, batch_size, tokens_per_example, 1.0)
         except ExperimentError as error:
             raise ExperimentError(f"rule {self}: {error}", hint=error.hint) from None
 
@@ -222,8 +223,8 @@ class Rule:
                 times = self._times(base, batch_size, tokens_per_example, effective)
                 derived["learning_rate"] = rounded(float(derived["learning_rate"]) * times)
         rate = float(derived.get("learning_rate", defaults.get("learning_rate", 0.0)))
-        for name, horizon in self.horizons:
-            derived[name] = _value(name, horizon, batch_size, tokens_per_example, rate)
+        for name, amount in self.amounts:
+            derived[name] = _value(name, amount, batch_size, tokens_per_example, rate)
         return derived
 
     def at(self, name: str, value: float, batch_size: int) -> float:
@@ -256,13 +257,13 @@ class Rule:
         Args:
             base: the values at the base, with the optimizer's defaults.
         """
-        horizon = dict(self.horizons).get("momentum")
+        half_life = dict(self.amounts).get("momentum")
         momentum = float(base.get("momentum", 0.0))
         rates = []
         for size in (self.base or batch_size, batch_size):
             there = self.at("momentum", momentum, size)
-            if horizon is not None:
-                there = horizon.decay_factor(size, tokens_per_example)
+            if half_life is not None:
+                there = decay_factor(half_life, size, tokens_per_example)
             values = {**base, "learning_rate": 1.0, "momentum": there}
             rates.append(effective(values) if effective else None)
         before, after = rates
@@ -337,7 +338,7 @@ def _kind(name: str, kind: Any) -> str:
     return str(kind)
 
 
-def _horizon(name: str, value: Mapping[str, Any]) -> Horizon:
+def _amount(name: str, value: Mapping[str, Any]) -> Amount:
     """``{half_life: 1e6 tokens}`` or ``{time_scale: 1e8 tokens}``, whichever ``name`` has."""
     legal = [kind for kind in _KINDS[name] if kind in (_HALF_LIFE, _TIME_SCALE)]
     if len(value) != 1 or next(iter(value)) not in legal:
@@ -345,14 +346,14 @@ def _horizon(name: str, value: Mapping[str, Any]) -> Horizon:
         raise ExperimentError(f"{name} has no rule {dict(value)!r}", hint=example)
     (text,) = value.values()
     try:
-        return Horizon.parse(text)
+        return Amount.parse(text, (TOKENS, EXAMPLES), "for example: 1e6 tokens, or 50000 examples")
     except ExperimentError as error:
         raise ExperimentError(f"{name} {legal[0]}: {error}", hint=error.hint) from None
 
 
 def _value(
-    name: str, horizon: Horizon, batch_size: int, tokens_per_example: int | None, rate: float
+    name: str, amount: Amount, batch_size: int, tokens_per_example: int | None, rate: float
 ) -> float:
     if _KINDS[name] == (_TIME_SCALE,):
-        return horizon.weight_decay(batch_size, rate, tokens_per_example)
-    return horizon.decay_factor(batch_size, tokens_per_example)
+        return weight_decay(amount, batch_size, rate, tokens_per_example)
+    return decay_factor(amount, batch_size, tokens_per_example)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from experiments.amounts import tokens_each
 from experiments.errors import ExperimentError
 from experiments.optimizers.base import Space
 from experiments.plan import Value
@@ -174,14 +175,9 @@ class Schedule:
             )
         if name.endswith(_EXAMPLES):
             return batch_size
-        if not tokens_per_example:
-            raise ExperimentError(
-                f"schedule {self.name}: {name} is in tokens, but the workload has no "
-                "tokens_per_example",
-                hint=f"give the workload tokens_per_example, or use "
-                f"{name.removesuffix(_TOKENS)}{_EXAMPLES}",
-            )
-        return batch_size * tokens_per_example
+        instead = f"use {name.removesuffix(_TOKENS)}{_EXAMPLES}"
+        what = f"schedule {self.name}: {name}"
+        return batch_size * tokens_each(tokens_per_example, what, instead)
 
     def factor(self, step: int, metaparameters: Mapping[str, Value]) -> float:
         """The factor of the update that makes step ``step`` (0-based) into ``step + 1``.

@@ -20,6 +20,7 @@ class Lookahead(Technique):
     """
 
     name = "lookahead"
+    example = "5"
     order = 450
     excludes = dict.fromkeys(("ema", "swa"), SINGLE_AVERAGE)
 

@@ -116,6 +116,8 @@ class Technique:
 
     name: ClassVar[str]
     """What loads it: a packaged name, or ``file.py:Class``."""
+    example: ClassVar[str] = "0.1"
+    """A value of its first argument as a file writes it, for hints; where that has no default."""
     order: ClassVar[int] = 500
     """Its position among the techniques of a study: hooks of smaller numbers run first."""
     stacks: ClassVar[bool] = True

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from experiments.errors import ExperimentError, nearest
-from experiments.factors.of_target import HINT, shares_of_target
+from experiments.factors.target_share import HINT, shares_of_target
 from experiments.plan import Value
 from experiments.seeds import derive
 from experiments.techniques.base import (
@@ -60,7 +60,7 @@ def make_technique(kind: type[Technique], spec: str, arguments: Arguments) -> Te
         if field.default is field.default_factory is dataclasses.MISSING and name not in values:
             raise ExperimentError(
                 f"technique {label} needs a value of {name}",
-                hint=f"for example: technique: {{{label}: {{{name}: 0.1}}}}",
+                hint=f"for example: technique: {{{label}: {kind.example}}}",
             )
     of_target = shares_of_target(values, kind.budget_shares)
     try:

@@ -33,6 +33,7 @@ class Quantize(Technique):
     """
 
     name = "quantize"
+    example = "8"
     order = 250
 
     bits: Literal[8, 4]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.config.amounts import Budget, SizeInUnit, batch_sizes, in_examples
+from experiments.amounts import Amount, SizeInUnit, batch_sizes, in_examples
 from experiments.config.compile import parse
 from experiments.errors import ExperimentError
 from tests.experiments.files import RIGHT
@@ -112,8 +112,8 @@ def test_a_range_doubles_in_tokens(first, doublings, context):
 )
 def test_a_budget_in_tokens_is_exact(tokens, steps, batch_size, context):
     text = f"{tokens:f} tokens + {steps} steps + 1 example"
-    budget = Budget.parse(text)
-    assert Budget.parse(str(budget)) == budget
+    budget = Amount.parse(text)
+    assert Amount.parse(str(budget)) == budget
     exact = steps + Fraction(1, batch_size) + Fraction(str(tokens)) / (batch_size * context)
     assert budget.in_steps(batch_size, None, context) == exact.numerator // exact.denominator
     if tokens:
@@ -144,35 +144,15 @@ def test_sizes_in_tokens_may_grow_and_have_a_rule(read):
     ],
 )
 def test_a_sum_in_steps(text, batch_size, steps):
-    assert Budget.parse(text).in_steps(batch_size, 1297) == steps
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (2000, "budget 2000 has no unit"),
-        ("2000", "budget '2000' is not a sum of epochs, steps, examples and tokens"),
-        ("50 epoch s", "is not a sum"),
-        ("50 fortnights", "unknown unit 'fortnights'"),
-        ("-3 steps", "is not a sum"),
-        ("0 steps", "is zero"),
-        ("", "is not a sum"),
-        ("5 steps +", "is not a sum"),
-        (["5 steps"], "is not a sum"),
-        (True, "is not a sum"),
-    ],
-)
-def test_what_is_no_budget(text, message):
-    with pytest.raises(ExperimentError, match=message):
-        Budget.parse(text)
+    assert Amount.parse(text).in_steps(batch_size, 1297) == steps
 
 
 @given(st.decimals(0, 10**6, places=3), st.integers(1, 10**7), st.decimals(0, 10**9, places=1))
 def test_text_and_budget_are_the_same(epochs, steps, examples):
     text = f"{epochs:f} epochs + {steps} steps + {examples:f} examples"
-    budget = Budget.parse(text)
-    assert Budget.parse(str(budget)) == budget
+    budget = Amount.parse(text)
+    assert Amount.parse(str(budget)) == budget
 
 
 def test_the_written_form_leaves_out_what_is_zero():
-    assert str(Budget.parse("2000 steps + 50.50 epochs")) == "50.5 epochs + 2000 steps"
+    assert str(Amount.parse("2000 steps + 50.50 epochs")) == "50.5 epochs + 2000 steps"

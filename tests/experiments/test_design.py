@@ -152,7 +152,7 @@ def test_arms_may_train_the_points_of_the_baseline() -> None:
         same = plan.study.search_id == apart[plan.study.id].study.search_id
         rates = [t.metaparameters["learning_rate"] for t in apart[plan.study.id].trials(0, 2)]
         first = drawn["sgd", "constant", plain, 0] == rates
-        assert same == (plan.table_of is None)  # another table is another search
+        assert same == (plan.table_from is None)  # another table is another search
         assert first == (plan.study.id == plans[0].study.id)
     assert len({plan.trials(0, 1)[0].seed for plan in plans}) == len(plans)
 

@@ -174,7 +174,7 @@ def resolved(name: str, growth: int, **values: float) -> BatchSizes:
     arguments = {"decay_steps": 100, **values}
     schedule = schedules.get(name)
     return Ramp(instead_of_decay=growth).resolve(
-        10, 200, examples=10**6, ghost_batch=None,
+        10, 200, examples=10**6,
         schedule=schedule, arguments=arguments, tuned=(),
     )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments import optimizers
+from experiments.amounts import Amount
 from experiments.config.compile import Experiment
-from experiments.factors.horizon import Horizon
+from experiments.factors.horizon import decay_factor
 from experiments.factors.rule import Rule
 from tests.experiments.files import RIGHT, own
 
@@ -243,12 +245,10 @@ def test_a_half_life_in_examples_is_the_same_at_every_batch_size(
 
 @given(size=st.integers(1, 10**5), tokens=st.integers(1, 4096), half_life=st.floats(1e9, 1e12))
 def test_tokens_are_those_of_the_batch(size: int, tokens: int, half_life: float) -> None:
-    in_tokens = Horizon(amount=half_life, unit="tokens")
-    in_examples = Horizon(amount=half_life / tokens, unit="examples")
-    assert in_tokens.decay_factor(size, tokens) == in_examples.decay_factor(size, None)
-    assert in_tokens.decay_factor(size, tokens) == pytest.approx(
-        0.5 ** (size * tokens / half_life), abs=1e-9
-    )
+    amount = Fraction(half_life)
+    in_tokens = decay_factor(Amount(tokens=amount), size, tokens)
+    assert in_tokens == decay_factor(Amount(examples=amount / tokens), size, None)
+    assert in_tokens == pytest.approx(0.5 ** (size * tokens / half_life), abs=1e-9)
 
 
 @given(
@@ -295,7 +295,7 @@ def test_what_a_rule_gives_is_not_tuned_and_needs_no_base(tmp_path: Path) -> Non
     for plan in by_rule:
         size = plan.study.batch_size
         assert plan.space.keys() == plan.search_space.keys() == {"learning_rate"}
-        assert (plan.study.keep, plan.table_of) == (4, None)
+        assert (plan.study.keep, plan.table_from) == (4, None)
         for trial in plan.trials(0, 4):
             values = trial.metaparameters
             assert values["beta2"] == pytest.approx(0.5 ** (size * 8 / 8000), abs=1e-9)

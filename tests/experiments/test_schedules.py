@@ -261,7 +261,8 @@ def test_examples_and_tokens_become_steps_of_the_batch_size() -> None:
     assert linear.other_forms("end_factor") == ()
     with pytest.raises(ExperimentError, match="the workload has no tokens_per_example") as caught:
         linear.resolve({"decay_tokens": 1e6}, 100, 64)
-    assert caught.value.hint == ("give the workload tokens_per_example, or use decay_examples")
+    hint = "set it on the class: tokens_per_example = 64; or use decay_examples"
+    assert caught.value.hint == hint
 
 
 def test_a_length_in_examples_is_the_same_at_every_batch_size(tmp_path: Path) -> None:

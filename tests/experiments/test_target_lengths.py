@@ -18,7 +18,7 @@ from experiments.config.compile import Experiment, parse
 from experiments.config.study_plan import StudyPlan
 from experiments.errors import ExperimentError
 from experiments.execution.sweep import Summary, sweep
-from experiments.factors.of_target import OfTarget, mentions, resolved
+from experiments.factors.target_share import TargetShare, mentions, resolved
 from experiments.identity import canonical
 from experiments.records.baselines import baseline_steps
 from experiments.records.status import status
@@ -114,8 +114,8 @@ def test_a_plain_share_is_another_study() -> None:
 
 
 def test_a_share_of_the_target() -> None:
-    share = OfTarget.parse(" 0.50 of target")
-    assert share == OfTarget(0.5)
+    share = TargetShare.parse(" 0.50 of target")
+    assert share == TargetShare(0.5)
     assert share != 0.5
     assert pickle.loads(pickle.dumps(share)) == share
     assert (str(share), canonical({"begin": share})) == (
@@ -123,7 +123,7 @@ def test_a_share_of_the_target() -> None:
         '{"begin":"0.5 of target"}',
     )
     for text in ("0.5 of targets", "half of target", "0.5", 0.5, True):
-        assert OfTarget.parse(text) is text
+        assert TargetShare.parse(text) is text
     nested = {"a": [(share, 0.5)], "b": "text"}
     assert mentions(nested)
     assert resolved(nested, 60, 300) == {"a": [(0.1, 0.5)], "b": "text"}

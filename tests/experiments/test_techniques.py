@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,15 @@ def test_an_experiment_sweeps_each_technique_on_and_off() -> None:
             for entry in listed:
                 swept |= {entry} if isinstance(entry, str) else set(entry)
     assert swept - {"none"} == set(techniques.names())
+
+
+@pytest.mark.parametrize("name", techniques.names())
+def test_the_example_of_an_argument_is_a_value_of_it(name: str) -> None:
+    """Of the hint where a required one is absent."""
+    kind = techniques.TECHNIQUES.get_class(name)
+    if any(field.default is MISSING is field.default_factory for field in fields(kind)):
+        (made,) = techniques.load({name: yaml.safe_load(kind.example)})
+        assert made.written == yaml.safe_load(kind.example)
 
 
 def test_the_order_is_fixed_and_documented(user_techniques: WorkloadRef) -> None:

@@ -17,6 +17,7 @@ class Accumulate(Technique):
     """
 
     name = "accumulate"
+    example = "4"
 
     parts: Annotated[int, Field(ge=2)]
 

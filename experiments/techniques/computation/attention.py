@@ -29,6 +29,7 @@ class Attention(Technique):
     """
 
     name = "attention"
+    example = "math"
     stacks = False
     why_not_stacked = "a stack of models has attention of its own"
     in_evaluation = True

@@ -39,6 +39,7 @@ class Distill(Technique):
     """
 
     name = "distill"
+    example = "teacher.safetensors"
     order = 450
     needs_whole = "outputs"
 

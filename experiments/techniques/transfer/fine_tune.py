@@ -32,6 +32,7 @@ class FineTune(Technique):
     """Begin with the ``weights`` of a safetensors file: a trial's, or torchvision's converted."""
 
     name = "fine_tune"
+    example = "weights.safetensors"
     order = 100
 
     weights: WeightsPath

@@ -16,6 +16,7 @@ class Freeze(Technique):
     """
 
     name = "freeze"
+    example = "'*.bias'"
     order = 200
 
     parameters: Patterns

@@ -37,6 +37,7 @@ class Lora(Technique):
     """
 
     name = "lora"
+    example = "8"
     order = 300
     needs_whole = "weights"
 

@@ -18,7 +18,7 @@ _TEXT = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s+of\s+targe
 HINT = "a share of the budget, such as 0.5, or of the baseline's steps to target: 0.5 of target"
 
 
-class OfTarget(float):
+class TargetShare(float):
     """A share of the baseline's steps to target.
 
     As a number, it is the share of the budget that it would be if the baseline took all of it: what
@@ -32,7 +32,7 @@ class OfTarget(float):
         return cls(match[1]) if match else value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, OfTarget) and float(self) == float(other)
+        return isinstance(other, TargetShare) and float(self) == float(other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -46,15 +46,15 @@ class OfTarget(float):
     __str__ = __repr__
 
 
-def shares_of_target(values: Mapping[str, Any], names: Collection[str]) -> dict[str, OfTarget]:
+def shares_of_target(values: Mapping[str, Any], names: Collection[str]) -> dict[str, TargetShare]:
     """Those of ``values`` that are of the target, among ``names``."""
-    parsed = {name: OfTarget.parse(value) for name, value in values.items() if name in names}
+    parsed = {name: TargetShare.parse(value) for name, value in values.items() if name in names}
     return {name: value for name, value in parsed.items() if mentions(value)}
 
 
-def shares(value: Any) -> Iterator[OfTarget]:
+def shares(value: Any) -> Iterator[TargetShare]:
     """What of ``value``, itself or what it holds at any depth, is of the target."""
-    if isinstance(value, OfTarget):
+    if isinstance(value, TargetShare):
         yield value
     elif isinstance(value, (list, tuple, Mapping)):
         for item in value.values() if isinstance(value, Mapping) else value:
@@ -81,4 +81,4 @@ def _replaced(value: Any, replace: Any) -> Any:
         return {name: _replaced(item, replace) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return type(value)(_replaced(item, replace) for item in value)
-    return replace(value) if isinstance(value, OfTarget) else value
+    return replace(value) if isinstance(value, TargetShare) else value
