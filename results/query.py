@@ -9,7 +9,8 @@ limited (``query_limits``).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -90,6 +91,29 @@ def _distinct(names: Sequence[str]) -> list[str]:
     return list(distinct)
 
 
+@contextmanager
+def session(root: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A session in memory, within the limits of a query.
+
+    Raises:
+        ResultsError: what runs in it takes too long or too much memory, or a file is broken.
+        FileNotFoundError: a file was removed since it was listed.
+    """
+    limits = Limits.read()
+    config = {**_CONFIG, "memory_limit": f"{limits.bytes}B"}
+    with duckdb.connect(":memory:", config=config) as opened, limited(opened, limits):
+        try:
+            yield opened
+        except duckdb.Error as error:
+            text = str(error)
+            if "No such file" in text or "Failed to open local file" in text:
+                raise FileNotFoundError(text) from error
+            if "get_next failed" in text:  # a broken file, not an error in the SQL
+                line = f"{root}/measurements is not all whole Parquet files"
+                raise ResultsError(line, hint=MOVE_AWAY) from error
+            raise
+
+
 def _run(
     results: Tables,
     sql: str,
@@ -97,62 +121,43 @@ def _run(
     made: Mapping[str, pa.Table] = MappingProxyType({}),
     views: Iterable[str] = (),
 ) -> pa.Table:
-    if not is_utf8(sql):
-        raise ResultsError("SQL: it is not UTF-8 text")
-    limits = Limits.read()
-    config = {**_CONFIG, "memory_limit": f"{limits.bytes}B"}
-    session = duckdb.connect(":memory:", config=config)
-    with limited(session, limits):
-        return _answer(session, results, sql, names, made, {*views} - {*made}, limits)
-
-
-def _answer(
-    session: duckdb.DuckDBPyConnection,
-    results: Tables,
-    sql: str,
-    names: Iterable[str],
-    made: Mapping[str, pa.Table],
-    views: Collection[str],
-    limits: Limits,
-) -> pa.Table:
-    """Run the statement, and close the session.
+    """Run the statement in a session of its own.
 
     Raises:
-        _MissingTableError: it reads one of ``views``.
+        _MissingTableError: it reads one of ``views``, which is not ``made`` yet.
     """
+    if not is_utf8(sql):
+        raise ResultsError("SQL: it is not UTF-8 text")
     columns: set[str] = set()
-    with session:
-        for name, table in made.items():
-            session.register(name, ds.dataset(table))
-            columns |= set(table.column_names)
-        for name in names:
-            if name == "measurements":
-                files, runs = results.measured()
-                live = {"trial": results.trial_rows["trial"], "run": runs}
-                session.register("measurement_files", files)
-                session.register("live_trials", ds.dataset(pa.table(live)))
-                session.execute(_LIVE)
-                columns |= set(SCHEMAS[name].names)
-            else:
-                table = results.table(name)
-                session.register(name, ds.dataset(table))
+    try:
+        with session(results.root) as opened:
+            for name, table in made.items():
+                opened.register(name, ds.dataset(table))
                 columns |= set(table.column_names)
-        session.execute("SET TimeZone = 'UTC'")
-        session.execute("SET enable_external_access = false")
-        session.execute("SET lock_configuration = true")
-        try:
-            statements = session.extract_statements(sql)
-            kinds = ", ".join(map(_kind, statements)) or "nothing"
+            for name in names:
+                if name == "measurements":
+                    files, runs = results.measured()
+                    live = {"trial": results.trial_rows["trial"], "run": runs}
+                    opened.register("measurement_files", files)
+                    opened.register("live_trials", ds.dataset(pa.table(live)))
+                    opened.execute(_LIVE)
+                    columns |= set(SCHEMAS[name].names)
+                else:
+                    table = results.table(name)
+                    opened.register(name, ds.dataset(table))
+                    columns |= set(table.column_names)
+            opened.execute("SET TimeZone = 'UTC'")
+            opened.execute("SET enable_external_access = false")
+            opened.execute("SET lock_configuration = true")
+            kinds = ", ".join(map(_kind, opened.extract_statements(sql))) or "nothing"
             if kinds != "SELECT":
                 raise ResultsError(f"SQL: {kinds} is not one SELECT", hint=_READ_ONLY)
-            return _rows(session.sql(sql), limits)
-        except (duckdb.InterruptException, duckdb.OutOfMemoryException):
-            raise
-        except duckdb.Error as error:
-            missing = _TABLE.search(str(error))
-            if missing is not None and missing[1].lower() in views:
-                raise _MissingTableError(missing[1].lower()) from None
-            _explain(error, results.root, columns, [*SCHEMAS, *views, *made])
+            return _rows(opened.sql(sql))
+    except duckdb.Error as error:
+        missing = _TABLE.search(str(error))
+        if missing is not None and missing[1].lower() in {*views} - {*made}:
+            raise _MissingTableError(missing[1].lower()) from None
+        _explain(error, columns, [*SCHEMAS, *views, *made])
 
 
 def _kind(statement: duckdb.Statement) -> str:
@@ -162,8 +167,9 @@ def _kind(statement: duckdb.Statement) -> str:
         return "that statement"
 
 
-def _rows(answer: duckdb.DuckDBPyRelation, limits: Limits) -> pa.Table:
+def _rows(answer: duckdb.DuckDBPyRelation) -> pa.Table:
     """All rows of an answer, taken up part by part: DuckDB does not count their memory."""
+    limits = Limits.read()
     reader = pa.RecordBatchReader.from_stream(answer)
     batches, size = [], 0
     for batch in reader:
@@ -174,15 +180,8 @@ def _rows(answer: duckdb.DuckDBPyRelation, limits: Limits) -> pa.Table:
     return pa.Table.from_batches(batches, reader.schema)
 
 
-def _explain(
-    error: duckdb.Error, root: str, columns: Iterable[str], tables: Sequence[str]
-) -> NoReturn:
+def _explain(error: duckdb.Error, columns: Iterable[str], tables: Sequence[str]) -> NoReturn:
     text = str(error)
-    if "No such file" in text or "Failed to open local file" in text:
-        raise FileNotFoundError(text) from error
-    if "get_next failed" in text:  # a broken file, not an error in the SQL
-        line = f"{root}/measurements is not all whole Parquet files"
-        raise ResultsError(line, hint=MOVE_AWAY) from error
     line = re.sub(r"^[A-Z]\w+(?: \w+)* Error: ", "", text.splitlines()[0]).rstrip("!")
     hint = None
     if match := _COLUMN.search(text):

@@ -25,9 +25,8 @@ from analysis.curves.limits import Limit, steps_within
 from analysis.curves.points import SEARCH_ROLES
 from analysis.curves.runs import Rows, Runs, number
 from analysis.curves.samples import largest, searches, shared
-from analysis.curves.thinned_evaluations import Evaluations
 from analysis.formatting import unit
-from results.storage.dataset import retrying
+from results.targets.evaluations import Evaluations
 from results.targets.target import Target
 
 Numbers = NDArray[np.float64]
@@ -39,6 +38,10 @@ DIVERGED = "diverged"
 UNMEASURED = "no measurements"
 TOO_SOON = "no evaluation so soon"
 PARTIAL = "evaluated in part"
+
+_WITHIN = """
+SELECT *, step <= upto AND NOT partial AS whole, step <= upto AND partial AS part
+FROM evaluations WHERE value IS NOT NULL"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,38 +215,24 @@ def _read(
     # Rows of one trial have the same limits: its batch size is part of it.
     upto = np.full((len(names), last.shape[1]), np.inf)
     upto[place] = last
-    sign = 1.0 if lower else -1.0
-
-    def read() -> tuple[Numbers, Numbers, Numbers, NDArray[np.bool_]]:
-        best, step = np.full(upto.shape, np.inf), np.full(upto.shape, np.nan)
-        possible = np.full(upto.shape, np.inf)
-        recorded = np.zeros(len(names), bool)
-        for batch in measured.of(names.tolist(), metric) if len(names) else ():
-            assert batch.value is not None
-            batch = batch.rows(~np.isnan(batch.value))
-            if not len(batch.step):
-                continue
-            assert batch.value is not None
-            of, value = batch.by_row(batch.trial), sign * batch.value
-            recorded[batch.trial] = True
-            partial, ends = batch.partial, sign * batch.ends(lower)[0]  # the best possible
-            for column in range(upto.shape[1]):
-                within = batch.step <= upto[of, column]
-                unsure = partial & within
-                np.minimum.at(possible[:, column], of[unsure], ends[unsure])
-                early = np.flatnonzero(within & ~partial)
-                # The best of each trial first, and of equal ones the earliest.
-                order = early[np.lexsort((batch.step[early], value[early], of[early]))]
-                firsts = order[np.unique(of[order], return_index=True)[1]]
-                where, new, at = of[firsts], value[firsts], batch.step[firsts]
-                old, when = best[where, column], step[where, column]
-                better = (new < old) | ((new == old) & (at < when))
-                best[where[better], column] = new[better]
-                step[where[better], column] = at[better]
-        return sign * best, step, sign * possible, recorded
-
-    best, step, possible, recorded = retrying(read)
-    return _Bests(last, best[place], step[place], possible[place], recorded[place])
+    cost, bound, sign = ("value", "low", 1.0) if lower else ("-value", "-high", -1.0)
+    found = measured.select(
+        f"SELECT row, best, possible, min(step) FILTER (whole AND {cost} = best) AS step "
+        f"FROM ({_WITHIN}) JOIN bests USING (row) GROUP BY row, best, possible",
+        {"trial": np.repeat(names, upto.shape[1]), "upto": upto.ravel()},
+        metric,
+        first={
+            "bests": f"SELECT row, min({cost}) FILTER (whole) AS best, "
+            f"min({bound}) FILTER (part) AS possible FROM ({_WITHIN}) GROUP BY row"
+        },
+    )
+    recorded = np.isin(np.arange(upto.size), found["row"]).reshape(upto.shape)[place, 0]
+    found = found.set_index("row").reindex(range(upto.size)).astype(float)
+    best, possible, step = (
+        found[name].to_numpy().reshape(upto.shape)[place] for name in ("best", "possible", "step")
+    )
+    best, possible = (sign * np.where(np.isnan(each), np.inf, each) for each in (best, possible))
+    return _Bests(last, best, step, possible, recorded)
 
 
 def _point(

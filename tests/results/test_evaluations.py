@@ -1,96 +1,87 @@
-"""The one pass over batches against the plain way that sorts everything."""
+"""What SQL makes of many evaluations, against plain Python that reads them row by row."""
 
 from __future__ import annotations
 
 import json
 import math
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import results
 from results.errors import ResultsError
+from results.reader import Results
+from results.schema import table
+from results.storage.source import Memory
 from results.store import Store
-from results.targets.evaluations import measured_metrics
-from results.targets.first_hits import first_hits
-from results.targets.retarget import steps_to_target
+from results.targets.evaluations import Evaluations
 from results.targets.target import Target
+from tests.results.partial_rows import partial, whole
+from tests.results.plain_brackets import bracket
 
-_LOOK = st.tuples(
-    st.sampled_from("abc"),
-    st.sampled_from(["old", "new"]),
-    st.integers(0, 20),
-    st.sampled_from([0.1, 0.3, 0.5, math.inf, math.nan]),
-)
+_VALUES = [0.1, 0.3, 0.5, math.inf, math.nan]
 
 
-def _batches(
-    looks: list[tuple[str, str, int, float]], cuts: list[int], *, text: bool, coded: bool
-) -> list[pa.RecordBatch]:
-    names, runs, steps, values = zip(*looks, strict=True) if looks else ((), (), (), ())
-    cells = [f'{{"other":1,"validation_f1":{_json(value)}}}' for value in values]
-    table = pa.table(
-        {
-            "trial": pa.array(names, pa.string()),
-            "run": pa.array(runs, pa.string()),
-            "step": pa.array(steps, pa.int64()),
-            "metrics" if text else "validation_error": (
-                pa.array(cells, pa.string()) if text else pa.array(values, pa.float64())
-            ),
-        }
-    )
-    if coded:
-        for at in (0, 1):
-            table = table.set_column(at, table.column_names[at], table[at].dictionary_encode())
-    bounds = [0, *sorted(min(cut, len(looks)) for cut in cuts), len(looks)]
-    parts = [table.slice(a, b - a) for a, b in pairwise(bounds)]
-    return [batch for part in parts for batch in part.to_batches()]
+def _random(seed: int, metric: str) -> list[dict[str, Any]]:
+    """Measurements of trials a0, a1 … of the runs old and new, in any order, some of them of a part
+    of their split, about this metric or another one."""
+    random = np.random.default_rng(seed)
+    rows = []
+    for trial in range(60):
+        for run in ("old", "new"):
+            for step in random.choice(20, random.integers(0, 12), replace=False).tolist():
+                row = whole(float(random.choice(_VALUES)), metric=metric)
+                if random.random() < 0.4:
+                    low, high = random.choice([0.0, 0.3, math.nan]), random.choice([0.3, 0.6])
+                    about = str(random.choice([metric, "validation_loss"], p=[0.8, 0.2]))
+                    row = partial(0.3, float(low), float(high), about=about, metric=metric)
+                rows.append({"trial": f"a{trial}", "run": run, "step": step, **row})
+    random.shuffle(rows)  # type: ignore[arg-type]
+    return rows
 
 
-def _json(value: float) -> str:
-    return repr(value) if math.isfinite(value) else f'"{value}"'
+def _opened(rows: list[dict[str, Any]], runs: dict[str, str]) -> Results:
+    trials = [{"trial": name, "run": run} for name, run in runs.items()]
+    tables = {"trials": table("trials", trials), "measurements": table("measurements", rows)}
+    return Results("made up", Memory(tables))
 
 
-@given(
-    st.lists(_LOOK, max_size=40, unique_by=lambda look: look[:3]),
-    st.lists(st.integers(0, 40), max_size=4),
-    st.booleans(),
-    st.booleans(),
-    st.booleans(),
-)
-def test_it_finds_what_sorting_everything_finds(
-    looks: list[tuple[str, str, int, float]],
-    cuts: list[int],
-    ordered: bool,
-    lower: bool,
-    text: bool,
-) -> None:
-    if ordered:
-        looks = sorted(looks, key=lambda look: look[:3])
-    metric = "validation_f1" if text else "validation_error"
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("metric", ["validation_error", "validation_f1"])
+def test_brackets_are_those_of_plain_python(seed: int, lower: bool, metric: str) -> None:
+    rows = _random(seed, metric)
+    # Rows of another commit count for nothing, as do those of trials that are not asked for.
+    runs = {f"a{number}": ("old", "new")[number % 2] for number in range(65)}
+    names = [name for name in runs if name != "a7"]
     target = Target(metric=metric, value=0.3, lower_is_better=lower)
-    # Of b the rows of an earlier commit count for nothing; c is not asked for, d has no rows.
-    trials, runs = ["b", "a", "d"], ["new", "old", "new"]
-    batches = _batches(looks, cuts, text=text, coded=lower)
-    found = first_hits(batches, trials, runs, target)
-    live = [look for look in looks if look[:2] in {("a", "old"), ("b", "new")}]
-    frame = pd.DataFrame(live, columns=["trial", "run", "step", metric])
-    slow = steps_to_target(frame, target).reindex(trials) if frame[metric].notna().any() else None
-    for at, trial in enumerate(trials):
-        own = [look for look in live if look[0] == trial and not math.isnan(look[3])]
-        if found.scattered[at]:
-            assert not ordered
-            continue
-        assert found.measured[at] == bool(own)
-        expected = slow.loc[trial].to_numpy()[:2] if own and slow is not None else [np.nan, np.nan]
-        np.testing.assert_array_equal([found.first[at], found.last_miss[at]], expected)
+    opened = _opened(rows, runs)
+    goals = {"goal": [0.3] * len(names), "lower_is_better": [lower] * len(names)}
+    found = Evaluations([opened]).brackets({"trial": names, **goals}, metric)
+    for name, row in zip(names, found.to_dict("records"), strict=True):
+        own = [each for each in rows if (each["trial"], each["run"]) == (name, runs[name])]
+        expected = bracket(own, target)
+        answer = [row[column] for column in ("hit", "miss", "undecided", "measured")]
+        np.testing.assert_array_equal(answer, expected, err_msg=name)
+    assert found["hit"].notna().sum() > 10
+    assert (found["undecided"] > 0).sum() > 5
+
+
+def test_several_datasets_are_one() -> None:
+    first = _opened([{"trial": "a", "run": "r", "step": 2, **whole(0.5)}], {"a": "r"})
+    second = _opened(
+        [{"trial": name, "run": "r", "step": 1, **whole(0.7)} for name in "ab"],
+        {"a": "r", "b": "r"},
+    )
+    sql = (
+        "SELECT row, min(value) AS least, count(*) AS n FROM evaluations GROUP BY row ORDER BY row"
+    )
+    answer = Evaluations([first, second]).select(
+        sql, {"trial": ["b", "a", "c"]}, "validation_error"
+    )
+    assert answer.to_numpy().tolist() == [[0, 0.7, 1], [1, 0.5, 2]]
 
 
 def _run(tmp_path: Path, looks: list[tuple[str, int, float | None]], **row: Any) -> results.Results:
@@ -104,14 +95,10 @@ def _run(tmp_path: Path, looks: list[tuple[str, int, float | None]], **row: Any)
     return results.open(tmp_path / "runs")
 
 
-def test_looks_that_lie_about_are_found_the_plain_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_evaluations_may_be_in_any_order(tmp_path: Path) -> None:
     looks: list[tuple[str, int, float | None]] = [("a", 30, 0.1), ("b", 10, 0.5), ("b", 20, 0.2)]
     looks += [("a", 10, 0.4), ("a", 20, 0.25), ("a", 5, None)]
-    monkeypatch.setattr("results.storage.dataset._ROW_GROUP", 3)
     run = _run(tmp_path, looks)
-    assert [len(batch) for batch in run.source.measurements().to_batches()] == [3, 3]
     found = run.with_target("validation_error < 0.3").trials.set_index("trial")
     assert list(found.loc["a", ["steps_to_target", "last_miss"]]) == [20, 10]
     assert list(found.loc["b", ["steps_to_target", "last_miss"]]) == [20, 10]
@@ -119,8 +106,7 @@ def test_looks_that_lie_about_are_found_the_plain_way(
 
 def test_a_metric_that_nobody_measured_is_told_with_what_was(tmp_path: Path) -> None:
     run = _run(tmp_path, [("a", 1, 0.5), ("a", 2, None)])
-    batches = run.source.measurements().to_batches()
-    assert measured_metrics(batches) == ["validation_error", "test_f1"]
+    assert Evaluations([run]).metrics() == ["validation_error", "test_f1"]
     with pytest.raises(ResultsError, match="no measurement has the metric 'test_f2'") as caught:
         run.with_target("test_f2 > 0.4")
     assert caught.value.hint == "did you mean test_f1?"
@@ -180,22 +166,31 @@ def test_a_part_reads_the_files_of_its_experiments_alone(tmp_path: Path) -> None
     assert len(results.open(root).where("experiment = 'x'").read_measurements()) == 1
 
 
+def _brackets(texts: list[str], metric: str) -> Any:
+    names = list("abcde")[: len(texts)]
+    rows = [
+        {"trial": name, "run": "r", "step": 1, "metrics": text}
+        for name, text in zip(names, texts, strict=True)
+    ]
+    goals = {"goal": [0.3] * len(texts), "lower_is_better": [True] * len(texts)}
+    opened = _opened(rows, dict.fromkeys(names, "r"))
+    return Evaluations([opened]).brackets({"trial": names, **goals}, metric)
+
+
 def test_a_metric_is_found_in_text_by_its_key_alone() -> None:
     texts = ['{"a":1,"validation_f1":"nan"}', '{"validation_f1":0.1}', '{"validation_f1_x":0.1}']
     texts += [json.dumps({"other": '"validation_f1":0.1'}), '{"validation_f1": 2e-1 , "a":1}']
-    columns = {"trial": list("abcde"), "run": ["r"] * 5, "step": [1] * 5, "metrics": texts}
-    target = Target(metric="validation_f1", value=0.3)
-    found = first_hits(pa.table(columns).to_batches(), list("abcde"), ["r"] * 5, target)
-    assert found.measured.tolist() == [False, True, False, False, True]
-    assert found.first.tolist()[1::3] == [1, 1]
+    found = _brackets(texts, "validation_f1")
+    assert found["measured"].tolist() == [False, True, False, False, True]
+    assert found["hit"].tolist()[1::3] == [1, 1]
 
 
-def test_another_key_is_another_metric_and_null_is_none() -> None:
+@pytest.mark.parametrize("name", ["bleu.4", "bleu/4", "bleu'4", 'ble"u', "$", "b~1"])
+def test_another_key_is_another_metric_and_null_is_none(name: str) -> None:
     """A dot in a name is a dot: ``bleu-4`` is not ``bleu.4``."""
-    texts = ['{"bleu-4":0.1,"bleu.4":0.5}', '{"bleuX4":0.1}', '{"bleu.4":null}', '{"bleu.4":0.2}']
-    columns = {"trial": list("abcd"), "run": ["r"] * 4, "step": [1] * 4, "metrics": texts}
-    target = Target(metric="bleu.4", value=0.3)
-    found = first_hits(pa.table(columns).to_batches(), list("abcd"), ["r"] * 4, target)
-    assert found.measured.tolist() == [True, False, False, True]
-    assert np.isnan(found.first[:3]).all()
-    assert found.first[3] == 1
+    cells: list[dict[str, Any]] = [{"bleu-4": 0.1, name: 0.5}, {"bleuX4": 0.1}]
+    cells += [{name: None}, {name: 0.2}]
+    found = _brackets([json.dumps(each) for each in cells], name)
+    assert found["measured"].tolist() == [True, False, False, True]
+    assert np.isnan(found["hit"][:3]).all()
+    assert found["hit"][3] == 1
