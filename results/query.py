@@ -3,14 +3,13 @@ caller adds to them, and nothing else.
 
 The session is in memory, with external access off and its configuration locked: SQL cannot write,
 attach, load, install, copy or read a file, nor see a Python variable. Its time and its memory are
-limited (``query_limits``).
+limited (``session``).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -22,18 +21,12 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from results.errors import ResultsError, is_utf8, nearest
-from results.query_limits import Limits, limited
 from results.schema import SCHEMAS
+from results.session import most_bytes, session, too_large
 from results.storage import rows
-from results.storage.dataset import MOVE_AWAY, retrying
+from results.storage.dataset import retrying
 from results.storage.tables import Tables
 
-_CONFIG: dict[str, str | bool | int | float | list[str]] = {
-    "python_enable_replacements": "false",
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "temp_directory": "",
-}
 _LIVE = """CREATE TEMP VIEW measurements AS
 SELECT * FROM measurement_files SEMI JOIN live_trials USING (trial, run)"""
 _COLUMN = re.compile(
@@ -91,29 +84,6 @@ def _distinct(names: Sequence[str]) -> list[str]:
     return list(distinct)
 
 
-@contextmanager
-def session(root: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A session in memory, within the limits of a query.
-
-    Raises:
-        ResultsError: what runs in it takes too long or too much memory, or a file is broken.
-        FileNotFoundError: a file was removed since it was listed.
-    """
-    limits = Limits.read()
-    config = {**_CONFIG, "memory_limit": f"{limits.bytes}B"}
-    with duckdb.connect(":memory:", config=config) as opened, limited(opened, limits):
-        try:
-            yield opened
-        except duckdb.Error as error:
-            text = str(error)
-            if "No such file" in text or "Failed to open local file" in text:
-                raise FileNotFoundError(text) from error
-            if "get_next failed" in text:  # a broken file, not an error in the SQL
-                line = f"{root}/measurements is not all whole Parquet files"
-                raise ResultsError(line, hint=MOVE_AWAY) from error
-            raise
-
-
 def _run(
     results: Tables,
     sql: str,
@@ -169,13 +139,13 @@ def _kind(statement: duckdb.Statement) -> str:
 
 def _rows(answer: duckdb.DuckDBPyRelation) -> pa.Table:
     """All rows of an answer, taken up part by part: DuckDB does not count their memory."""
-    limits = Limits.read()
+    most = most_bytes()
     reader = pa.RecordBatchReader.from_stream(answer)
     batches, size = [], 0
     for batch in reader:
         size += batch.nbytes
-        if size > limits.bytes:
-            raise limits.too_large()
+        if size > most:
+            raise too_large()
         batches.append(batch)
     return pa.Table.from_batches(batches, reader.schema)
 

@@ -226,40 +226,27 @@ def _read_at(trials: pd.DataFrame, under: Sequence[Limit]) -> Numbers:
 def _values(
     trials: list[str], at: Numbers, evaluations: Evaluations, metric: str, *, between: bool
 ) -> tuple[Numbers, Numbers]:
-    """The step and the metric of each row at its last evaluation up to ``at``; NaN without one.
+    """The step and the metric of each row at its last evaluation up to ``at``; -1 and NaN without
+    one, NaN where a part of the split was evaluated.
 
     Args:
         between: interpolate between that and the next one, where there is one; of a run that ended
             earlier there is no value, but for rounding.
     """
-    before, value, after, next_value = _around(trials, at, evaluations, metric)
-    if not between:
-        return before, value
-    inside = (before > 0) & np.isfinite(after) & (after > before)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.log(at / before) / np.log(after / before)
-    interpolated = np.where(before == at, value, value + share * (next_value - value))
-    ended_there = (before == at) | (SAME * before >= at)
-    return (
-        np.where(inside, at, before),
-        np.where(inside, interpolated, np.where(ended_there, value, np.nan)),
-    )
-
-
-def _around(
-    trials: list[str], at: Numbers, evaluations: Evaluations, metric: str
-) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """The last evaluated step of each row up to ``at`` with the metric there, and the first one
-    beyond it; -1 and infinity where there is none. The metric is NaN where a part of the split was
-    evaluated. (n,) each."""
     found = evaluations.select(_AROUND, {"trial": trials, "upto": at}, metric)
     found = found.set_index("row").reindex(range(len(trials))).astype(float)
-    return (
-        found["before"].fillna(-1.0).to_numpy(),
-        found["there"].to_numpy(),
-        found["after"].fillna(np.inf).to_numpy(),
-        found["beyond"].to_numpy(),
+    before, value, after, next_value = (
+        found[name].to_numpy() for name in ("before", "there", "after", "beyond")
     )
+    if between:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.log(at / before) / np.log(after / before)
+        interpolated = np.where(before == at, value, value + share * (next_value - value))
+        inside = (before > 0) & (after > before)
+        ended_there = (before == at) | (SAME * before >= at)
+        value = np.where(inside, interpolated, np.where(ended_there, value, np.nan))
+        before = np.where(inside, at, before)
+    return np.nan_to_num(before, nan=-1.0), value
 
 
 def _nothing(trials: pd.DataFrame, ended: NDArray[np.bool_], goal: Target) -> ResultsError:

@@ -129,7 +129,7 @@ def _grids(
     found = measured.select(_GRIDS, {"trial": names, "study": study})
     recorded = names[found["row"].dropna().to_numpy(int)]
     steps = found[found["step"].notna()].sort_values("step").groupby("study")["step"]
-    return {int(which): each.to_numpy(float) for which, each in steps}, recorded
+    return {which: each.to_numpy(float) for which, each in steps}, recorded  # type: ignore[misc]
 
 
 def _first_hits(

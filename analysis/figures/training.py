@@ -205,7 +205,7 @@ def _read(evaluations: Evaluations, trials: Sequence[str], metric: str) -> dict[
     FROM evaluations WHERE isfinite(value) ORDER BY row, step"""
     rows = evaluations.select(sql, {"trial": names}, metric)
     parts = rows.astype({"error": float}).groupby("row")
-    return {names[row]: part.to_numpy(float)[:, 1:].T for row, part in parts}
+    return {names[part["row"].iloc[0]]: part.to_numpy(float)[:, 1:].T for _, part in parts}
 
 
 def _colour(outcome: str) -> Any:

@@ -29,6 +29,7 @@ HIT = "CASE WHEN lower_is_better THEN high < goal ELSE low > goal END"
 MAYBE = "CASE WHEN lower_is_better THEN low < goal ELSE high > goal END"
 """Whether it may have: the same, unless it ended after a part of its split."""
 
+_METRICS = "CASE WHEN json_valid(files.metrics) THEN files.metrics END"
 _FIRSTS = f"""
 SELECT row, min(step) FILTER ({HIT}) AS hit, min(step) FILTER ({MAYBE}) AS maybe
 FROM evaluations WHERE value IS NOT NULL GROUP BY row"""
@@ -105,7 +106,7 @@ class Evaluations:
     def _answer(
         self, sql: str, tables: Mapping[str, pa.Table], metric: str | None, first: Mapping[str, str]
     ) -> pd.DataFrame:
-        from results.query import session
+        from results.session import session
 
         with session(", ".join(source.root for source in self._sources)) as duck:
             for name, given in tables.items():
@@ -158,14 +159,14 @@ class Evaluations:
 
 
 def _metrics(source: Tables) -> list[str]:
-    from results.query import session
+    from results.session import session
 
     files = source.source.measurements(source.experiments)
     with session(source.root) as duck:
         duck.register("files", files)
         counts = ", ".join(f"count(nullif({name}, 'nan')) AS {name}" for name in METRIC_COLUMNS)
         (counted,) = duck.sql(f"SELECT {counts} FROM files").to_arrow_table().to_pylist()
-        keys = duck.sql("SELECT DISTINCT unnest(json_keys(metrics)) FROM files").fetchall()
+        keys = duck.sql(f"SELECT DISTINCT unnest(json_keys({_METRICS})) FROM files").fetchall()
     return [*(name for name, number in counted.items() if number), *sorted(key for (key,) in keys)]
 
 
@@ -176,7 +177,8 @@ def _value(metric: str | None) -> str:
     if metric in METRIC_COLUMNS:
         return f"nullif(files.{metric}, 'nan')"
     pointer = _text("/" + metric.replace("~", "~0").replace("/", "~1"))
-    return f"nullif(try_cast(json_extract_string(files.metrics, {pointer}) AS DOUBLE), 'nan')"
+    text = f"json_extract_string({_METRICS}, {pointer})"
+    return f"nullif(try_cast({text} AS DOUBLE), 'nan')"
 
 
 def _interval(metric: str | None) -> str:

@@ -38,14 +38,14 @@ def measured_steps(results: Tables, trials: Iterable[str], target: Target) -> pd
     ``steps_to_target``, ``last_miss`` (``Evaluations.brackets``; NaN for one that never reached it)
     and ``undecided_evaluations``, by trial."""
     names = pd.Index(sorted(set(trials)), name="trial")
-    found = _brackets(results, names, target).set_axis(names)
+    found = _brackets(results, [*names], target).set_axis(names)
     return found[["hit", "miss", "undecided"]].set_axis(_STEPS, axis="columns")
 
 
 def _brackets(results: Tables, trials: Sequence[str], target: Target) -> pd.DataFrame:
-    goals = {"goal": [target.value], "lower_is_better": [target.lower_is_better]}
-    columns = {name: cell * len(trials) for name, cell in goals.items()}
-    return Evaluations([results]).brackets({"trial": trials, **columns}, target.metric)
+    lower = [target.lower_is_better] * len(trials)
+    columns = {"trial": trials, "goal": [target.value] * len(trials), "lower_is_better": lower}
+    return Evaluations([results]).brackets(columns, target.metric)
 
 
 def _no_metric(name: str, measured: Sequence[str]) -> ResultsError:
@@ -178,7 +178,7 @@ def _known(results: Tables, target: Target) -> list[pa.Table]:
 def _recompute(
     results: Tables, trials: pd.DataFrame, recorded: pd.Series, same: pd.Series, target: Target
 ) -> pd.DataFrame:
-    found = _brackets(results, trials["trial"], target)
+    found = _brackets(results, trials["trial"].tolist(), target)
     measured, undecided = found["measured"].to_numpy(), found["undecided"].to_numpy()
     if not measured.any():
         names = Evaluations([results]).metrics()

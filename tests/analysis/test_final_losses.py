@@ -261,7 +261,7 @@ def _trials(**columns: object) -> pd.DataFrame:
 
 
 # At steps 5, 10 and, where it ran so long, 20; in any order.
-_VALUES = {"a": [9, 5], "b": [1, 4], "c": [9, 5, 3], "d": [9, 4, 2.5]}
+_VALUES: dict[str, list[float]] = {"a": [9, 5], "b": [1, 4], "c": [9, 5, 3], "d": [9, 4, 2.5]}
 MEASURED = Evaluations.of_frame(
     pd.DataFrame(
         [

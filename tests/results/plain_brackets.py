@@ -15,17 +15,16 @@ def bracket(rows: Iterable[Mapping[str, Any]], target: Target) -> tuple[float, f
     before the first may be, and whether there is a value, from the measurements of one trial."""
     hit, miss, undecided, known, opened = math.nan, 0.0, 0, False, False
     for row in sorted(rows, key=lambda row: row["step"]):
-        value = _value(row, target.metric)
-        if value is None:
+        cells = row.get("metrics") or {}
+        value = _number(cells.get(target.metric, row.get(target.metric)), math.nan)
+        if math.isnan(value):
             continue
         known = True
         low = high = value
         if row.get("interval_metric") is not None:
-            bounds = [row.get("interval_low"), row.get("interval_high")]
-            if row["interval_metric"] != target.metric:
-                bounds = [None, None]
-            low = -math.inf if _missing(bounds[0]) else bounds[0]
-            high = math.inf if _missing(bounds[1]) else bounds[1]
+            about = row["interval_metric"] == target.metric
+            low = _number(row.get("interval_low") if about else None, -math.inf)
+            high = _number(row.get("interval_high") if about else None, math.inf)
         best, worst = (low, high) if target.lower_is_better else (high, low)
         if target.hit(worst):
             hit = float(row["step"])
@@ -36,10 +35,5 @@ def bracket(rows: Iterable[Mapping[str, Any]], target: Target) -> tuple[float, f
     return hit, math.nan if math.isnan(hit) else miss, undecided, known
 
 
-def _value(row: Mapping[str, Any], metric: str) -> float | None:
-    value = (row.get("metrics") or {}).get(metric, row.get(metric))
-    return None if _missing(value) else float(value)
-
-
-def _missing(value: Any) -> bool:
-    return value is None or math.isnan(float(value))
+def _number(cell: Any, missing: float) -> float:
+    return missing if cell is None or math.isnan(float(cell)) else float(cell)

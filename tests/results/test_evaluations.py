@@ -38,7 +38,7 @@ def _random(seed: int, metric: str) -> list[dict[str, Any]]:
                     about = str(random.choice([metric, "validation_loss"], p=[0.8, 0.2]))
                     row = partial(0.3, float(low), float(high), about=about, metric=metric)
                 rows.append({"trial": f"a{trial}", "run": run, "step": step, **row})
-    random.shuffle(rows)  # type: ignore[arg-type]
+    random.shuffle(rows)
     return rows
 
 
@@ -166,6 +166,15 @@ def test_a_part_reads_the_files_of_its_experiments_alone(tmp_path: Path) -> None
     assert len(results.open(root).where("experiment = 'x'").read_measurements()) == 1
 
 
+def test_a_folder_without_measurements_has_no_evaluations(tmp_path: Path) -> None:
+    trials = [{"trial": "a", "study": "s"}]
+    Store(tmp_path / "runs").commit("e", measurements=[], trials=trials)
+    opened = Evaluations([results.open(tmp_path / "runs")])
+    goals = {"goal": [0.3], "lower_is_better": [True]}
+    assert opened.brackets({"trial": ["a"], **goals}, "validation_error")["hit"].isna().all()
+    assert opened.metrics() == []
+
+
 def _brackets(texts: list[str], metric: str) -> Any:
     names = list("abcde")[: len(texts)]
     rows = [
@@ -183,6 +192,7 @@ def test_a_metric_is_found_in_text_by_its_key_alone() -> None:
     found = _brackets(texts, "validation_f1")
     assert found["measured"].tolist() == [False, True, False, False, True]
     assert found["hit"].tolist()[1::3] == [1, 1]
+    assert not _brackets(['{"validation_f1":0.1', "", "[1]"], "validation_f1")["measured"].any()
 
 
 @pytest.mark.parametrize("name", ["bleu.4", "bleu/4", "bleu'4", 'ble"u', "$", "b~1"])
