@@ -3,13 +3,13 @@ caller adds to them, and nothing else.
 
 The session is in memory, with external access off and its configuration locked: SQL cannot write,
 attach, load, install, copy or read a file, nor see a Python variable. Its time and its memory are
-limited (``query_limits``).
+limited (``session``).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -21,18 +21,12 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from results.errors import ResultsError, is_utf8, nearest
-from results.query_limits import Limits, limited
 from results.schema import SCHEMAS
+from results.session import most_bytes, session, too_large
 from results.storage import rows
-from results.storage.dataset import MOVE_AWAY, retrying
+from results.storage.dataset import retrying
 from results.storage.tables import Tables
 
-_CONFIG: dict[str, str | bool | int | float | list[str]] = {
-    "python_enable_replacements": "false",
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "temp_directory": "",
-}
 _LIVE = """CREATE TEMP VIEW measurements AS
 SELECT * FROM measurement_files SEMI JOIN live_trials USING (trial, run)"""
 _COLUMN = re.compile(
@@ -97,62 +91,43 @@ def _run(
     made: Mapping[str, pa.Table] = MappingProxyType({}),
     views: Iterable[str] = (),
 ) -> pa.Table:
-    if not is_utf8(sql):
-        raise ResultsError("SQL: it is not UTF-8 text")
-    limits = Limits.read()
-    config = {**_CONFIG, "memory_limit": f"{limits.bytes}B"}
-    session = duckdb.connect(":memory:", config=config)
-    with limited(session, limits):
-        return _answer(session, results, sql, names, made, {*views} - {*made}, limits)
-
-
-def _answer(
-    session: duckdb.DuckDBPyConnection,
-    results: Tables,
-    sql: str,
-    names: Iterable[str],
-    made: Mapping[str, pa.Table],
-    views: Collection[str],
-    limits: Limits,
-) -> pa.Table:
-    """Run the statement, and close the session.
+    """Run the statement in a session of its own.
 
     Raises:
-        _MissingTableError: it reads one of ``views``.
+        _MissingTableError: it reads one of ``views``, which is not ``made`` yet.
     """
+    if not is_utf8(sql):
+        raise ResultsError("SQL: it is not UTF-8 text")
     columns: set[str] = set()
-    with session:
-        for name, table in made.items():
-            session.register(name, ds.dataset(table))
-            columns |= set(table.column_names)
-        for name in names:
-            if name == "measurements":
-                files, runs = results.measured()
-                live = {"trial": results.trial_rows["trial"], "run": runs}
-                session.register("measurement_files", files)
-                session.register("live_trials", ds.dataset(pa.table(live)))
-                session.execute(_LIVE)
-                columns |= set(SCHEMAS[name].names)
-            else:
-                table = results.table(name)
-                session.register(name, ds.dataset(table))
+    try:
+        with session(results.root) as opened:
+            for name, table in made.items():
+                opened.register(name, ds.dataset(table))
                 columns |= set(table.column_names)
-        session.execute("SET TimeZone = 'UTC'")
-        session.execute("SET enable_external_access = false")
-        session.execute("SET lock_configuration = true")
-        try:
-            statements = session.extract_statements(sql)
-            kinds = ", ".join(map(_kind, statements)) or "nothing"
+            for name in names:
+                if name == "measurements":
+                    files, runs = results.measured()
+                    live = {"trial": results.trial_rows["trial"], "run": runs}
+                    opened.register("measurement_files", files)
+                    opened.register("live_trials", ds.dataset(pa.table(live)))
+                    opened.execute(_LIVE)
+                    columns |= set(SCHEMAS[name].names)
+                else:
+                    table = results.table(name)
+                    opened.register(name, ds.dataset(table))
+                    columns |= set(table.column_names)
+            opened.execute("SET TimeZone = 'UTC'")
+            opened.execute("SET enable_external_access = false")
+            opened.execute("SET lock_configuration = true")
+            kinds = ", ".join(map(_kind, opened.extract_statements(sql))) or "nothing"
             if kinds != "SELECT":
                 raise ResultsError(f"SQL: {kinds} is not one SELECT", hint=_READ_ONLY)
-            return _rows(session.sql(sql), limits)
-        except (duckdb.InterruptException, duckdb.OutOfMemoryException):
-            raise
-        except duckdb.Error as error:
-            missing = _TABLE.search(str(error))
-            if missing is not None and missing[1].lower() in views:
-                raise _MissingTableError(missing[1].lower()) from None
-            _explain(error, results.root, columns, [*SCHEMAS, *views, *made])
+            return _rows(opened.sql(sql))
+    except duckdb.Error as error:
+        missing = _TABLE.search(str(error))
+        if missing is not None and missing[1].lower() in {*views} - {*made}:
+            raise _MissingTableError(missing[1].lower()) from None
+        _explain(error, columns, [*SCHEMAS, *views, *made])
 
 
 def _kind(statement: duckdb.Statement) -> str:
@@ -162,27 +137,21 @@ def _kind(statement: duckdb.Statement) -> str:
         return "that statement"
 
 
-def _rows(answer: duckdb.DuckDBPyRelation, limits: Limits) -> pa.Table:
+def _rows(answer: duckdb.DuckDBPyRelation) -> pa.Table:
     """All rows of an answer, taken up part by part: DuckDB does not count their memory."""
+    most = most_bytes()
     reader = pa.RecordBatchReader.from_stream(answer)
     batches, size = [], 0
     for batch in reader:
         size += batch.nbytes
-        if size > limits.bytes:
-            raise limits.too_large()
+        if size > most:
+            raise too_large()
         batches.append(batch)
     return pa.Table.from_batches(batches, reader.schema)
 
 
-def _explain(
-    error: duckdb.Error, root: str, columns: Iterable[str], tables: Sequence[str]
-) -> NoReturn:
+def _explain(error: duckdb.Error, columns: Iterable[str], tables: Sequence[str]) -> NoReturn:
     text = str(error)
-    if "No such file" in text or "Failed to open local file" in text:
-        raise FileNotFoundError(text) from error
-    if "get_next failed" in text:  # a broken file, not an error in the SQL
-        line = f"{root}/measurements is not all whole Parquet files"
-        raise ResultsError(line, hint=MOVE_AWAY) from error
     line = re.sub(r"^[A-Z]\w+(?: \w+)* Error: ", "", text.splitlines()[0]).rstrip("!")
     hint = None
     if match := _COLUMN.search(text):

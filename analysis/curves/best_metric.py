@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from analysis.curves.curve import prepared
 from analysis.curves.groups import grouping, labels, target
@@ -25,12 +24,9 @@ from analysis.curves.limits import Limit, steps_within
 from analysis.curves.points import SEARCH_ROLES
 from analysis.curves.runs import Rows, Runs, number
 from analysis.curves.samples import largest, searches, shared
-from analysis.curves.thinned_evaluations import Evaluations
 from analysis.formatting import unit
-from results.storage.dataset import retrying
+from results.targets.evaluations import Evaluations
 from results.targets.target import Target
-
-Numbers = NDArray[np.float64]
 
 AT_TARGET = "stopped at the target"
 DOMINATED = "dominated"
@@ -39,6 +35,10 @@ DIVERGED = "diverged"
 UNMEASURED = "no measurements"
 TOO_SOON = "no evaluation so soon"
 PARTIAL = "evaluated in part"
+
+_WITHIN = """
+SELECT *, step <= upto AND NOT partial AS whole, step <= upto AND partial AS part
+FROM evaluations WHERE value IS NOT NULL"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,30 +88,13 @@ class BestCurve:
 
 @dataclass(frozen=True)
 class _Counted:
-    """The trials of a curve that count: at each batch size their places in ``Runs``."""
+    """The trials of a curve that count."""
 
     group: dict[str, Any]
     goal: Target
     unit: str
-    by_size: dict[int, Rows]
+    sizes: tuple[int, ...]
     n: int
-
-
-@dataclass(frozen=True)
-class _Bests:
-    """For each trial the last step within each limit, the best value up to that step and its first
-    step, the best that evaluations of a part of a split up to that step may have had, (n, limits)
-    each; and whether the trial has measurements, (n,)."""
-
-    last: Numbers
-    best: Numbers
-    step: Numbers
-    possible: Numbers
-    measured: NDArray[np.bool_]
-
-    def take(self, rows: slice) -> _Bests:
-        last, best, step = self.last[rows], self.best[rows], self.step[rows]
-        return _Bests(last, best, step, self.possible[rows], self.measured[rows])
 
 
 def best_metrics(
@@ -133,31 +116,47 @@ def best_metrics(
     wide, _ = prepared(trials, by)
     groups = grouping(wide, by)
     runs = Runs.of(wide.frame)
-    counted = []
+    counted: list[_Counted] = []
+    parts: list[pd.DataFrame] = []
     for group, rows in groups.split(wide.frame):
         rows = rows[runs.replicate[rows] == 0]  # as many trials as the others have
         search, goal = rows[np.isin(runs.rows["role"][rows], SEARCH_ROLES)], target(runs.rows, rows)
-        if goal is not None and len(search):
-            example_unit = unit(runs.rows["example_unit"][search])
-            counted.append(_Counted(group, goal, example_unit, *_first(runs, search, groups.over)))
-    texts = labels([each.group for each in counted], [str(each.goal) for each in counted])
-    bests = _bests(wide.frame, measured, limits, counted)
-    curves = []
-    for each, text, of_curve in zip(counted, texts, bests, strict=True):
-        ends = np.cumsum([len(rows) for rows in each.by_size.values()])
+        if goal is None or not len(search):
+            continue
+        by_size, n = _first(runs, search, groups.over)
+        place = np.concatenate([*by_size.values()])
+        size = np.repeat([*by_size], [len(each) for each in by_size.values()])
         for column, limit in enumerate(limits):
-            points = [
-                _point(runs, size, rows, of_curve.take(slice(end - len(rows), end)), column,
-                       limit, each.goal)
-                for (size, rows), end in zip(each.by_size.items(), ends, strict=True)
-            ]  # fmt: skip
-            curves.append(
-                BestCurve(
-                    group=each.group, label=text, target=each.goal, limit=limit,
-                    points=tuple(points), trials=each.n, example_unit=each.unit,
-                )
-            )  # fmt: skip
-    return curves
+            last = np.inf if limit is None else steps_within(wide.frame.iloc[place], limit)
+            part = pd.DataFrame({"place": place, "size": size, "last": last, "limit": column})
+            part = part.assign(metric=goal.metric, lower=goal.lower_is_better, curve=len(counted))
+            parts.append(part)
+        example_unit = unit(runs.rows["example_unit"][search])
+        counted.append(_Counted(group, goal, example_unit, tuple(by_size), n))
+    if not counted:
+        return []
+    asked = pd.concat(parts, ignore_index=True)
+    kinds = asked.groupby(["metric", "lower"], sort=False)
+    best = [_bests(runs, part, measured) for _, part in kinds]
+    found = pd.concat(best) if best else asked
+    by_point = dict(iter(found.groupby(["curve", "limit", "size"])))
+    texts = labels([each.group for each in counted], [str(each.goal) for each in counted])
+    return [
+        BestCurve(
+            group=each.group,
+            label=text,
+            target=each.goal,
+            limit=limit,
+            points=tuple(
+                _point(runs, size, by_point.get((k, column, size)), limit, each.goal)
+                for size in each.sizes
+            ),
+            trials=each.n,
+            example_unit=each.unit,
+        )
+        for k, (each, text) in enumerate(zip(counted, texts, strict=True))
+        for column, limit in enumerate(limits)
+    ]
 
 
 def _first(runs: Runs, rows: Rows, over: Sequence[str]) -> tuple[dict[int, Rows], int]:
@@ -176,91 +175,50 @@ def _first(runs: Runs, rows: Rows, over: Sequence[str]) -> tuple[dict[int, Rows]
     }, n
 
 
-def _bests(
-    frame: pd.DataFrame,
-    measured: Evaluations,
-    limits: Sequence[Limit | None],
-    counted: Sequence[_Counted],
-) -> list[_Bests]:
-    """The best values of each curve's trials, in the order of ``by_size``."""
-    bests: dict[int, _Bests] = {}
-    kinds: dict[tuple[str, bool], list[int]] = {}
-    for i, each in enumerate(counted):
-        kinds.setdefault((each.goal.metric, each.goal.lower_is_better), []).append(i)
-    for (metric, lower), which in kinds.items():
-        rows = [np.concatenate([*counted[i].by_size.values()]) for i in which]
-        trials = frame.iloc[np.concatenate(rows)]
-        last = np.column_stack(
-            [
-                np.full(len(trials), np.inf) if limit is None else steps_within(trials, limit)
-                for limit in limits
-            ]
-        )
-        every = _read(trials["trial"].to_numpy(object), measured, metric, last, lower)
-        ends = np.cumsum([len(of_curve) for of_curve in rows])
-        for i, of_curve, end in zip(which, rows, ends, strict=True):
-            bests[i] = every.take(slice(end - len(of_curve), end))
-    return [bests[i] for i in range(len(counted))]
-
-
-def _read(
-    trials: NDArray[np.object_], measured: Evaluations, metric: str, last: Numbers, lower: bool
-) -> _Bests:
-    """The best values of ``trials`` up to each of their ``last`` steps (n, limits); of none the
-    worst, infinite, and the step NaN."""
-    names, place = np.unique(trials.astype(str), return_inverse=True)
-    # Rows of one trial have the same limits: its batch size is part of it.
-    upto = np.full((len(names), last.shape[1]), np.inf)
-    upto[place] = last
-    sign = 1.0 if lower else -1.0
-
-    def read() -> tuple[Numbers, Numbers, Numbers, NDArray[np.bool_]]:
-        best, step = np.full(upto.shape, np.inf), np.full(upto.shape, np.nan)
-        possible = np.full(upto.shape, np.inf)
-        recorded = np.zeros(len(names), bool)
-        for batch in measured.of(names.tolist(), metric) if len(names) else ():
-            assert batch.value is not None
-            batch = batch.rows(~np.isnan(batch.value))
-            if not len(batch.step):
-                continue
-            assert batch.value is not None
-            of, value = batch.by_row(batch.trial), sign * batch.value
-            recorded[batch.trial] = True
-            partial, ends = batch.partial, sign * batch.ends(lower)[0]  # the best possible
-            for column in range(upto.shape[1]):
-                within = batch.step <= upto[of, column]
-                unsure = partial & within
-                np.minimum.at(possible[:, column], of[unsure], ends[unsure])
-                early = np.flatnonzero(within & ~partial)
-                # The best of each trial first, and of equal ones the earliest.
-                order = early[np.lexsort((batch.step[early], value[early], of[early]))]
-                firsts = order[np.unique(of[order], return_index=True)[1]]
-                where, new, at = of[firsts], value[firsts], batch.step[firsts]
-                old, when = best[where, column], step[where, column]
-                better = (new < old) | ((new == old) & (at < when))
-                best[where[better], column] = new[better]
-                step[where[better], column] = at[better]
-        return sign * best, step, sign * possible, recorded
-
-    best, step, possible, recorded = retrying(read)
-    return _Bests(last, best[place], step[place], possible[place], recorded[place])
+def _bests(runs: Runs, asked: pd.DataFrame, measured: Evaluations) -> pd.DataFrame:
+    """``asked`` (places in ``runs`` with a ``last`` step each, of one metric) with ``best``, the
+    best value up to it (of none the worst, infinite), and its first ``step``; ``possible``, the
+    best that evaluations of a part of a split up to it may have had; and whether the trial is
+    ``measured``."""
+    metric, lower = asked.iloc[0][["metric", "lower"]]
+    cost, bound, sign = ("value", "low", 1.0) if lower else ("-value", "-high", -1.0)
+    found = measured.select(
+        f"SELECT row, best, possible, min(step) FILTER (whole AND {cost} = best) AS step "
+        f"FROM ({_WITHIN}) JOIN bests USING (row) GROUP BY row, best, possible",
+        {"trial": runs.rows["trial"][asked["place"]], "upto": asked["last"]},
+        metric,
+        first={
+            "bests": f"SELECT row, min({cost}) FILTER (whole) AS best, "
+            f"min({bound}) FILTER (part) AS possible FROM ({_WITHIN}) GROUP BY row"
+        },
+    )
+    known = np.isin(np.arange(len(asked)), found["row"])
+    found = found.set_index("row").astype(float).reindex(range(len(asked))).set_axis(asked.index)
+    ends = sign * found[["best", "possible"]].fillna(np.inf)
+    return asked.join(ends).assign(step=found["step"], measured=known)
 
 
 def _point(
-    runs: Runs, size: int, rows: Rows, bests: _Bests, column: int, limit: Limit | None, goal: Target
+    runs: Runs, size: int, bests: pd.DataFrame | None, limit: Limit | None, goal: Target
 ) -> BestPoint:
-    last, best, step = (each[:, column] for each in (bests.last, bests.best, bests.step))
-    possible = bests.possible[:, column]
+    if bests is None:
+        why_none = {TOO_SOON: 0}
+        return BestPoint(
+            batch_size=size, value=None, bound=None, limit=None, trials=0, why=why_none
+        )
+    rows, last, best, step, possible = (
+        bests[name].to_numpy() for name in ("place", "last", "best", "step", "possible")
+    )
     why: Counter[str] = Counter()
     known = best[np.isfinite(best)]
     least = known.min(initial=np.inf) if goal.lower_is_better else known.max(initial=-np.inf)
     better = possible < least if goal.lower_is_better else possible > least
-    for row, upto, measured, hidden in zip(rows, last, bests.measured, better, strict=True):
+    for row, upto, measured, hidden in zip(rows, last, bests["measured"], better, strict=True):
         reason = _unknown(runs, row, upto) if measured else UNMEASURED
         reason = reason or (PARTIAL if hidden else None)
         why.update([reason] if reason else [])
     first: np.intp | None = None
-    if np.isfinite(best).any():
+    if len(known):
         first = np.lexsort((step, best if goal.lower_is_better else -best))[0]
     elif not why:
         why[TOO_SOON] = len(rows)
@@ -269,7 +227,7 @@ def _point(
         batch_size=size,
         value=None if why else bound,
         bound=bound,
-        limit=None if limit is None or not len(last) else float(last[0]),
+        limit=None if limit is None else float(last[0]),
         trials=len(rows),
         trial=None if first is None else runs.rows["trial"][rows[first]],
         step=None if first is None else float(step[first]),

@@ -16,12 +16,13 @@ from analysis.curves.groups import Grouping, Wide, grouping, labels, target, wid
 from analysis.curves.points import SEARCH_ROLES, Point, tabulate
 from analysis.curves.runs import Rows, Runs, number, parameters
 from analysis.curves.search_points import points
-from analysis.curves.thinned_evaluations import Evaluations, Frame, every_second
+from analysis.curves.thinned_evaluations import every_second
 from analysis.formatting import sizes, unit
 from results.counts import agreeing, count
 from results.errors import ResultsError
 from results.failures import failures
 from results.searches import current
+from results.targets.evaluations import Evaluations
 from results.targets.target import Target
 
 
@@ -117,7 +118,7 @@ def curves(
         trials: rows with the columns of the trials table; absent ones are null.
         studies: their studies, for the edge check, tuned dimensions, and batch sizes not run yet.
         measurements: theirs, so that ``regimes`` can drop every second evaluation: a frame, or
-            ``results.targets.evaluations.Evaluations``, which holds a batch of them at a time.
+            ``results.targets.evaluations.Evaluations``, which does not hold them.
         by: columns of the training algorithm that make a curve of their own (default: all);
             the others are minimized over. Workload, data set, target and workload fields that
             vary always group.
@@ -149,8 +150,9 @@ def curves(
     if isinstance(measurements, pd.DataFrame) and measurements.empty:
         measurements = None
     if measurements is not None:
-        read = Frame(measurements) if isinstance(measurements, pd.DataFrame) else measurements
-        thinned = every_second(wide.frame, read)
+        if isinstance(measurements, pd.DataFrame):
+            measurements = Evaluations.of_frame(measurements)
+        thinned = every_second(wide.frame, measurements)
         if thinned is not None:
             made = _with_coarse(made, replace(wide, frame=thinned), groups, estimator)
     made = [

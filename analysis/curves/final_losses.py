@@ -29,7 +29,6 @@ from analysis.curves.units import EXAMPLES, TOKENS, tokens_of
 from analysis.formatting import unit
 from results.counts import agreeing, count
 from results.errors import ResultsError
-from results.storage.dataset import retrying
 from results.targets.evaluations import Evaluations
 from results.targets.target import Target
 
@@ -42,6 +41,13 @@ CONSTANT = "constant"
 """The schedule with which a run is also that of each smaller budget."""
 FINAL = "final"
 """How a query reads final losses; and the role of runs that were measured at their end alone."""
+
+_AROUND = """
+SELECT row, max(step) FILTER (step <= upto) AS before, min(step) FILTER (step > upto) AS after,
+    arg_max(whole, step) FILTER (step <= upto) AS there,
+    arg_min(whole, step) FILTER (step > upto) AS beyond
+FROM (SELECT *, if(partial, 'nan', value) AS whole FROM evaluations WHERE value IS NOT NULL)
+GROUP BY row"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,57 +226,27 @@ def _read_at(trials: pd.DataFrame, under: Sequence[Limit]) -> Numbers:
 def _values(
     trials: list[str], at: Numbers, evaluations: Evaluations, metric: str, *, between: bool
 ) -> tuple[Numbers, Numbers]:
-    """The step and the metric of each row at its last evaluation up to ``at``; NaN without one.
+    """The step and the metric of each row at its last evaluation up to ``at``; -1 and NaN without
+    one, NaN where a part of the split was evaluated.
 
     Args:
         between: interpolate between that and the next one, where there is one; of a run that ended
             earlier there is no value, but for rounding.
     """
-    before, value, after, next_value = retrying(lambda: _around(trials, at, evaluations, metric))
-    if not between:
-        return before, value
-    inside = (before > 0) & np.isfinite(after) & (after > before)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.log(at / before) / np.log(after / before)
-    interpolated = np.where(before == at, value, value + share * (next_value - value))
-    ended_there = (before == at) | (SAME * before >= at)
-    return (
-        np.where(inside, at, before),
-        np.where(inside, interpolated, np.where(ended_there, value, np.nan)),
+    found = evaluations.select(_AROUND, {"trial": trials, "upto": at}, metric)
+    found = found.set_index("row").reindex(range(len(trials))).astype(float)
+    before, value, after, next_value = (
+        found[name].to_numpy() for name in ("before", "there", "after", "beyond")
     )
-
-
-def _around(
-    trials: list[str], at: Numbers, evaluations: Evaluations, metric: str
-) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """The last evaluated step of each row up to ``at`` with the metric there, and the first one
-    beyond it; -1 and infinity where there is none. The metric is NaN where a part of the split was
-    evaluated. (n,) each."""
-    places: dict[str, list[int]] = {}
-    for row, name in enumerate(trials):
-        places.setdefault(name, []).append(row)
-    names = [*places]
-    most = max(map(len, places.values()))
-    # The first, second, … row of each trial, -1 where it has fewer.
-    rows_of = np.array([rows + [-1] * (most - len(rows)) for rows in places.values()]).T
-    steps = np.full(len(trials), -1.0), np.full(len(trials), np.inf)
-    values = np.full(len(trials), np.nan), np.full(len(trials), np.nan)
-    for batch in evaluations.of(names, metric):
-        assert batch.value is not None
-        place = batch.by_row(batch.trial)
-        ascending = np.argsort(batch.step, kind="stable")
-        ascending = ascending[~np.isnan(batch.value[ascending])]
-        for rows in rows_of:
-            row = rows[place]
-            known = ascending[row[ascending] >= 0]
-            upto = batch.step[known] <= at[row[known]]
-            for side, order in ((0, known[upto]), (1, known[~upto][::-1])):
-                step, nearest = batch.step[order], steps[side][row[order]]
-                order = order[step > nearest if side == 0 else step < nearest]
-                # The steps come nearer: of several of a row the last is assigned last.
-                steps[side][row[order]] = batch.step[order]
-                values[side][row[order]] = np.where(batch.partial, np.nan, batch.value)[order]
-    return steps[0], values[0], steps[1], values[1]
+    if between:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.log(at / before) / np.log(after / before)
+        interpolated = np.where(before == at, value, value + share * (next_value - value))
+        inside = (before > 0) & (after > before)
+        ended_there = (before == at) | (SAME * before >= at)
+        value = np.where(inside, interpolated, np.where(ended_there, value, np.nan))
+        before = np.where(inside, at, before)
+    return np.nan_to_num(before, nan=-1.0), value
 
 
 def _nothing(trials: pd.DataFrame, ended: NDArray[np.bool_], goal: Target) -> ResultsError:

@@ -17,7 +17,6 @@ from analysis.curves.curve import Curve
 from analysis.curves.groups import labels
 from analysis.curves.points import Point
 from analysis.curves.runs import CLASSES
-from analysis.curves.thinned_evaluations import Evaluations
 from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, ground, ink, tint, visible
 from analysis.figures.drawing.legends import OUTCOMES, entry, shared_legend
@@ -38,7 +37,7 @@ from analysis.figures.drawing.style import (
 )
 from results.counts import count
 from results.errors import ResultsError
-from results.storage.dataset import retrying
+from results.targets.evaluations import Evaluations
 from results.targets.target import Target
 
 MOST = 12
@@ -164,7 +163,7 @@ def _panels(data: FigureData, chosen: Sequence[tuple[Curve, Point]]) -> list[_Pa
     ]
     target = chosen[0][0].target
     assert target is not None
-    read = retrying(lambda: _read(data.evaluations, trials, target.metric))
+    read = _read(data.evaluations, trials, target.metric)
     panels = [
         _Panel(
             curve=curve,
@@ -201,25 +200,12 @@ def _spread(curve: Curve, most: int) -> list[Point]:
 def _read(evaluations: Evaluations, trials: Sequence[str], metric: str) -> dict[str, np.ndarray]:
     """Steps, values and standard errors of each trial, by step, without values that are not
     finite."""
-    parts: dict[int, list[np.ndarray]] = {}
-    for batch in evaluations.of(trials, metric):
-        assert batch.value is not None
-        ends = np.append(batch.starts[1:], len(batch.step))
-        error = np.full(len(batch.step), np.nan)
-        if batch.interval is not None:
-            known = batch.interval
-            error = np.where(known.partial, known.standard_error, np.nan)
-        for trial, start, end in zip(batch.trial, batch.starts, ends, strict=True):
-            columns = [column[start:end] for column in (batch.step, batch.value, error)]
-            rows = np.array(columns, dtype=float)
-            parts.setdefault(int(trial), []).append(rows)
-    curves = {}
-    for place in sorted(parts):
-        rows = np.concatenate(parts[place], axis=1)
-        rows = rows[:, np.isfinite(rows[1])]
-        if rows.shape[1]:
-            curves[trials[place]] = rows[:, np.argsort(rows[0], kind="stable")]
-    return curves
+    names = [*dict.fromkeys(trials)]
+    sql = """SELECT row, step, value, if(partial, standard_error, NULL) AS error
+    FROM evaluations WHERE isfinite(value) ORDER BY row, step"""
+    rows = evaluations.select(sql, {"trial": names}, metric)
+    parts = rows.astype({"error": float}).groupby("row")
+    return {names[part["row"].iloc[0]]: part.to_numpy(float)[:, 1:].T for _, part in parts}
 
 
 def _colour(outcome: str) -> Any:

@@ -22,7 +22,7 @@ from results.run_state.claims import Claims
 from results.schema import SCHEMAS
 from results.searches import current, rows_of
 from results.store import Store
-from results.targets.retarget import steps_to_target
+from results.targets.retarget import measured_steps
 from results.targets.target import Target
 
 _AT_ONCE = 10_000
@@ -95,9 +95,9 @@ def retarget(store: Store, experiment: str, target: Target, trials: Iterable[str
         and (row["target_metric"], row["target_value"]) != (target.metric, target.value)
     ]
     if rows:
-        measured = of_trials(store, (row["trial"] for row in rows)).read_measurements()
-        steps = {str(trial): row for trial, row in steps_to_target(measured, target).iterrows()}
-        store.amend([_retargeted(row, target, steps.get(row["trial"])) for row in rows])
+        trials = [row["trial"] for row in rows]
+        steps = measured_steps(of_trials(store, trials), trials, target)
+        store.amend([_retargeted(row, target, steps.loc[row["trial"]]) for row in rows])
     return len(rows)
 
 
@@ -133,8 +133,9 @@ def retarget_done(
     return retarget(store, study.experiment, target, names)
 
 
-def _retargeted(row: Mapping[str, Any], target: Target, steps: pd.Series | None) -> dict[str, Any]:
-    """The row with another target and the ``steps`` to it; without steps, its end is unchanged."""
+def _retargeted(row: Mapping[str, Any], target: Target, steps: pd.Series) -> dict[str, Any]:
+    """The row with another target and the ``steps`` to it; where there are none, its end is
+    unchanged."""
     amended = {
         **row,
         "target_metric": target.metric,
@@ -142,9 +143,9 @@ def _retargeted(row: Mapping[str, Any], target: Target, steps: pd.Series | None)
         "lower_is_better": target.lower_is_better,
         "steps_to_target": None,
         "last_miss": None,
-        "undecided_evaluations": None if steps is None else steps["undecided_evaluations"] or None,
+        "undecided_evaluations": int(steps["undecided_evaluations"]) or None,
     }
-    if steps is not None and not pd.isna(steps["steps_to_target"]):
+    if not pd.isna(steps["steps_to_target"]):
         hit = {name: steps[name] for name in ("steps_to_target", "last_miss")}
         return {**amended, **hit, "status": "COMPLETE", "stop_reason": "target"}
     return {**amended, "stop_reason": "budget"} if row["stop_reason"] == "target" else amended

@@ -19,11 +19,11 @@ from results.counts import agreeing, count
 from results.optimizers import class_name
 from results.reader import Results
 from results.reader import open as open_results
-from results.schema import METRIC_COLUMNS, json_text
+from results.schema import json_text
 from results.searches import rows_of
 from results.storage.rows import by_age
 from results.store import Store
-from results.targets.retarget import metric
+from results.targets.evaluations import Evaluations
 from results.targets.target import Target
 
 if TYPE_CHECKING:
@@ -117,11 +117,14 @@ def best_values(
 ) -> pd.Series:
     """The best value of the target's metric in some trials, by trial or by study, of evaluations of
     the whole split: the best of means over parts of it would be one of luck."""
-    column = target.metric if target.metric in METRIC_COLUMNS else "metrics"
-    rows = of_trials(store, trials).read_measurements([by, column, "interval_metric"])
-    rows = rows[rows["interval_metric"].isna()]
-    values = metric(rows, target.metric).groupby(rows[by])
-    return (values.min() if target.lower_is_better else values.max()).dropna()
+    results = of_trials(store, trials)
+    least = "min" if target.lower_is_better else "max"
+    best = Evaluations([results]).select(
+        f"SELECT name, {least}(value) AS best FROM evaluations WHERE NOT partial GROUP BY name",
+        {"trial": results.trial_rows["trial"], "name": results.trial_rows[by]},
+        target.metric,
+    )
+    return best.set_index("name")["best"].dropna().sort_index()
 
 
 def of_trials(store: Store, trials: Iterable[str]) -> Results:

@@ -17,7 +17,6 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from pyarrow.fs import LocalFileSystem
 
 from results.errors import ResultsError
 from results.schema import REPLACES_KEY, SCHEMA_VERSION, SCHEMAS, TABLE_KEY, VERSION_KEY
@@ -159,39 +158,6 @@ def retrying(read: Callable[[], T]) -> T:
         except FileNotFoundError:
             continue
     return read()
-
-
-def in_batches(
-    files: ds.Dataset, columns: Sequence[str], where_given: Sequence[str] = ()
-) -> Iterator[pa.RecordBatch]:
-    """The rows of ``files``, one file at a time where they lie on this machine: Arrow reads further
-    ahead than they are worked on, which takes half a gigabyte and twice the processor time.
-
-    Args:
-        where_given: columns that are read too, but of files that hold any value of the first.
-    """
-    if isinstance(files, ds.FileSystemDataset) and not files.files:
-        return  # without files, pyarrow 26 crashes when it is asked for its file system
-    if isinstance(getattr(files, "filesystem", None), LocalFileSystem):
-        for fragment in files.get_fragments():
-            further = where_given if where_given and _holds(fragment, where_given[0]) else ()
-            yield from fragment.to_batches(
-                columns=[*columns, *further], schema=files.schema, batch_readahead=2
-            )
-    else:
-        yield from files.to_batches(columns=[*columns, *where_given])
-
-
-def _holds(fragment: ds.ParquetFileFragment, column: str) -> bool:
-    """Whether a file has a value in this column, by its footer."""
-    at = fragment.physical_schema.get_field_index(column)
-    if at < 0:
-        return False
-    footer = fragment.metadata
-    parts = [footer.row_group(group).column(at) for group in range(footer.num_row_groups)]
-    return any(
-        part.statistics is None or part.statistics.null_count != part.num_values for part in parts
-    )
 
 
 @contextmanager

@@ -6,7 +6,7 @@ c, ranks behind at least ``keep`` trials of its study: those reached the recorde
 easier one, before c. It is censored at c and the first ``keep`` order statistics stand.
 
 Evaluations that ended after a part of their split leave some targets open: brackets are wider then,
-and ``undecided_evaluations`` counts them (``first_hits``).
+and ``undecided_evaluations`` counts them (``Evaluations.brackets``).
 
 Any other target would depend on training after the stop, and is refused.
 """
@@ -23,11 +23,8 @@ import pyarrow.compute as pc
 
 from results.counts import agreeing, count
 from results.errors import ResultsError, nearest
-from results.schema import INTERVAL_COLUMNS, METRIC_COLUMNS
-from results.storage.dataset import in_batches, reading, retrying
 from results.storage.tables import Tables
-from results.targets.evaluations import Batch, column_of, interval_of, measured_metrics
-from results.targets.first_hits import FirstHits, first_hits
+from results.targets.evaluations import Evaluations
 from results.targets.target import Target
 
 _TARGET = ["target_metric", "target_value", "lower_is_better"]
@@ -36,81 +33,19 @@ _STEPS = ["steps_to_target", "last_miss", "undecided_evaluations"]
 _RECORDED += ["stop_at_target", *_STEPS]
 
 
-def steps_to_target(measurements: pd.DataFrame, target: str | Target) -> pd.DataFrame:
-    """The first step of each trial whose metric is strictly better, and the last miss before it.
-
-    ``measurements`` has the columns trial, step and the target's metric (or ``metrics``, JSON
-    text), and those of ``schema.INTERVAL_COLUMNS`` where evaluations ended after a part of a split.
-    Returns a frame indexed by trial with float64 ``steps_to_target`` and ``last_miss`` (the
-    step evaluated just before, 0 if there was none), both NaN for a trial that never reached it,
-    and ``undecided_evaluations`` before these steps (``first_hits``). An evaluation without a value
-    of the metric does not count.
-
-    Raises:
-        ResultsError: no such metric.
-    """
-    target = Target.parse(target) if isinstance(target, str) else target
-    trials = pd.Index(measurements["trial"].unique(), name="trial")
-    values = metric(measurements, target.metric).to_numpy(dtype=float)
-    steps = measurements["step"].to_numpy(np.int64)
-    known = interval_of(measurements, target.metric)
-    every = Batch(np.arange(len(steps)), np.arange(len(steps)), steps, values, known)
-    maybe, hit = every.decided(target)
-    rows = pd.DataFrame({"trial": measurements["trial"].to_numpy(), "step": steps.astype(float)})
-    rows = rows.assign(maybe=maybe, hit=hit)[~np.isnan(values)]
-    rows = rows.sort_values(["trial", "step"], kind="stable")
-    first = rows["trial"].ne(rows["trial"].shift())
-    rows["before"] = rows["step"].shift().where(~first, 0.0)
-    hits = rows[rows["hit"]].groupby("trial")["step"].first()
-    undecided = rows[rows["maybe"] & ~rows["hit"]]
-    reached = hits.reindex(undecided["trial"]).fillna(np.inf).to_numpy()
-    undecided = undecided[undecided["step"].to_numpy() < reached]
-    reached_at = pd.DataFrame(
-        {
-            "steps_to_target": hits,
-            "last_miss": rows[rows["maybe"]].groupby("trial")["before"].first().reindex(hits.index),
-        }
-    ).reindex(trials)
-    counts = undecided.groupby("trial").size().reindex(trials, fill_value=0)
-    return reached_at.assign(undecided_evaluations=counts)
-
-
 def measured_steps(results: Tables, trials: Iterable[str], target: Target) -> pd.DataFrame:
-    """``steps_to_target`` of some trials, from their measurements. One without a value of the
-    metric has not reached it."""
-    rows, ids = results.trial_rows, pa.array(sorted(set(trials)), pa.string())
-    part = results.with_trials(rows.filter(pc.is_in(rows["trial"], ids)))
-    columns = ["trial", "step", column_of(target.metric), *INTERVAL_COLUMNS]
-    measured = part.read_measurements(columns)
-    try:
-        return steps_to_target(measured, target)
-    except ResultsError:  # none of them was measured by it
-        return steps_to_target(measured.iloc[:0], target)
+    """The first step of each of ``trials`` whose metric is strictly better, from the measurements:
+    ``steps_to_target``, ``last_miss`` (``Evaluations.brackets``; NaN for one that never reached it)
+    and ``undecided_evaluations``, by trial."""
+    names = pd.Index(sorted(set(trials)), name="trial")
+    found = _brackets(results, [*names], target).set_axis(names)
+    return found[["hit", "miss", "undecided"]].set_axis(_STEPS, axis="columns")
 
 
-def metric(measurements: pd.DataFrame, name: str) -> pd.Series:
-    """A metric of each measurement, from its own column or out of ``metrics``, as float64.
-
-    Raises:
-        ResultsError: none of the measurements has it; the nearest that some have is named.
-    """
-    if name in measurements:
-        values = measurements[name].astype(float)
-    elif "metrics" in measurements:
-        parsed = measurements["metrics"].map(json.loads, na_action="ignore")
-        values = parsed.map(lambda row: float(row.get(name, np.nan)), na_action="ignore")
-        values = values.astype(float)
-    else:
-        values = pd.Series(np.nan, index=measurements.index)
-    if values.notna().any() or not len(values):
-        return values
-    measured = [
-        key for key in METRIC_COLUMNS if key in measurements and measurements[key].notna().any()
-    ]
-    if "metrics" in measurements:
-        texts = measurements["metrics"].dropna().drop_duplicates()
-        measured += sorted({key for text in texts for key in json.loads(text)})
-    raise _no_metric(name, measured)
+def _brackets(results: Tables, trials: Sequence[str], target: Target) -> pd.DataFrame:
+    lower = [target.lower_is_better] * len(trials)
+    columns = {"trial": trials, "goal": [target.value] * len(trials), "lower_is_better": lower}
+    return Evaluations([results]).brackets(columns, target.metric)
 
 
 def _no_metric(name: str, measured: Sequence[str]) -> ResultsError:
@@ -240,49 +175,19 @@ def _known(results: Tables, target: Target) -> list[pa.Table]:
     return [known for part in parts for known in _known(results.with_trials(part), target)]
 
 
-def _first_hits(results: Tables, target: Target) -> FirstHits:
-    """The first hits of the trial rows, those of scattered trials by the twin that sorts.
-
-    Raises:
-        ResultsError: no such metric.
-    """
-    trials = results.trial_rows["trial"].to_pylist()
-    column = column_of(target.metric)
-
-    def search() -> FirstHits:
-        files, runs = results.measured(coded=["trial", "run"])
-        with reading(f"{results.root}/measurements"):
-            batches = in_batches(files, ["trial", "run", "step", column], INTERVAL_COLUMNS)
-            return first_hits(batches, trials, runs.to_pylist(), target)
-
-    def metrics() -> list[str]:
-        files = results.source.measurements(results.experiments)
-        with reading(f"{results.root}/measurements"):
-            return measured_metrics(files.to_batches(columns=[*METRIC_COLUMNS, "metrics"]))
-
-    hits = retrying(search)
-    if not hits.measured.any():
-        measured = retrying(metrics)
-        if measured and target.metric not in measured:
-            raise _no_metric(target.metric, measured)
-    if hits.scattered.any():
-        scattered = results.with_trials(results.trial_rows.filter(pa.array(hits.scattered)))
-        columns = ["trial", "step", column, *INTERVAL_COLUMNS]
-        plain = steps_to_target(scattered.read_measurements(columns), target)
-        plain = plain.reindex(scattered.trial_rows["trial"].to_pylist())
-        for name, values in zip(_STEPS, (hits.first, hits.last_miss, hits.undecided), strict=True):
-            values[hits.scattered] = plain[name].to_numpy()
-    return hits
-
-
 def _recompute(
     results: Tables, trials: pd.DataFrame, recorded: pd.Series, same: pd.Series, target: Target
 ) -> pd.DataFrame:
-    hits = _first_hits(results, target)
-    _refuse_unmeasured(results, trials[~recorded & ~hits.measured], (~recorded).sum(), target)
+    found = _brackets(results, trials["trial"].tolist(), target)
+    measured, undecided = found["measured"].to_numpy(), found["undecided"].to_numpy()
+    if not measured.any():
+        names = Evaluations([results]).metrics()
+        if names and target.metric not in names:
+            raise _no_metric(target.metric, names)
+    _refuse_unmeasured(results, trials[~recorded & ~measured], (~recorded).sum(), target)
     foreign = results.trial_rows["source"].is_valid().to_numpy()
     excluded = foreign & trials["status"].isin(("INFEASIBLE", "INCOMPLETE")).to_numpy()
-    steps, miss = (np.where(excluded, np.nan, each) for each in (hits.first, hits.last_miss))
+    steps, miss = (np.where(excluded, np.nan, found[name]) for name in ("hit", "miss"))
     hit = ~np.isnan(steps)
     worse = trials["target_value"] <= target.value
     easier = same & (worse if target.lower_is_better else trials["target_value"] >= target.value)
@@ -297,7 +202,7 @@ def _recompute(
         steps_to_target=trials["steps_to_target"].where(recorded, steps),
         last_miss=trials["last_miss"].where(recorded, miss),
         undecided_evaluations=trials["undecided_evaluations"].where(
-            recorded, np.where(excluded | (hits.undecided == 0), np.nan, hits.undecided)
+            recorded, np.where(excluded | (undecided == 0), np.nan, undecided)
         ),
         status=trials["status"].mask(complete, "COMPLETE"),
         stop_reason=trials["stop_reason"].mask(complete, "target").mask(ran_on, "budget"),

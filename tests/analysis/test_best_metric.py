@@ -21,7 +21,6 @@ from analysis.curves.best_metric import (
     best_metrics,
 )
 from analysis.curves.limits import Limit
-from analysis.curves.thinned_evaluations import Frame
 from results.targets.evaluations import Evaluations
 
 LIMITS = [Limit.parse(text) for text in ("40 steps", "3 epochs", "5000 examples")]
@@ -75,11 +74,11 @@ def test_it_is_what_frames_say(paper_results: Path) -> None:
     assert seen > 100
 
 
-def test_batches_give_what_a_frame_gives(paper_results: Path) -> None:
+def test_a_folder_gives_what_a_frame_gives(paper_results: Path) -> None:
     opened = results.open(paper_results)
     some = opened.where("experiment = 'stopping'")
     first = best_metrics(some.trials, Evaluations([some]), LIMITS[:1])
-    again = best_metrics(some.trials, Frame(some.measurements), LIMITS[:1])
+    again = best_metrics(some.trials, Evaluations.of_frame(some.measurements), LIMITS[:1])
     assert first == again
 
 
@@ -105,7 +104,7 @@ def frames() -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def one(trials: pd.DataFrame, looks: pd.DataFrame, limit: str | None) -> BestCurve:
     given = None if limit is None else Limit.parse(limit)
-    (curve,) = best_metrics(trials, Frame(looks), [given])
+    (curve,) = best_metrics(trials, Evaluations.of_frame(looks), [given])
     return curve
 
 
@@ -169,6 +168,6 @@ def test_infeasible_trials_do_not_count() -> None:
 
 def test_repeats_and_files_without_a_metric_have_none() -> None:
     trials, looks = frames()
-    assert best_metrics(trials.assign(role="repeat"), Frame(looks), [None]) == []
+    assert best_metrics(trials.assign(role="repeat"), Evaluations.of_frame(looks), [None]) == []
     bare = trials.assign(target_metric=None, target_value=np.nan)
-    assert best_metrics(bare, Frame(looks), [None]) == []
+    assert best_metrics(bare, Evaluations.of_frame(looks), [None]) == []

@@ -260,23 +260,17 @@ def _trials(**columns: object) -> pd.DataFrame:
     return rows.assign(**columns)  # type: ignore[arg-type]
 
 
-class _Measured(Evaluations):
-    """The evaluations of each trial at steps 5, 10 and, where it ran so long, 20."""
-
-    def __init__(self, values: dict[str, list[float]]) -> None:
-        self.values = values
-
-    def of(self, trials, metric=None):  # noqa: ARG002
-        from results.targets.evaluations import Batch
-
-        for place, trial in enumerate(trials):
-            value = np.array(self.values[trial])
-            steps = np.array([5, 10, 20])[: len(value)]
-            order = np.argsort(value)  # in any order
-            yield Batch(np.array([place]), np.array([0]), steps[order], value[order])
-
-
-MEASURED = _Measured({"a": [9, 5], "b": [1, 4], "c": [9, 5, 3], "d": [9, 4, 2.5]})
+# At steps 5, 10 and, where it ran so long, 20; in any order.
+_VALUES: dict[str, list[float]] = {"a": [9, 5], "b": [1, 4], "c": [9, 5, 3], "d": [9, 4, 2.5]}
+MEASURED = Evaluations.of_frame(
+    pd.DataFrame(
+        [
+            {"trial": trial, "step": step, "metrics": f'{{"loss": {value}}}'}
+            for trial, values in _VALUES.items()
+            for value, step in sorted(zip(values, (5, 10, 20), strict=False))
+        ]
+    )
+)
 
 
 def test_the_last_evaluation_counts_and_the_best_of_a_search() -> None:

@@ -20,14 +20,21 @@ from analysis.curves.best_metric import PARTIAL, BestPoint, best_metrics
 from analysis.curves.curve import curves
 from analysis.curves.final_losses import final_losses
 from analysis.curves.limits import Limit, within
-from analysis.curves.thinned_evaluations import Frame, every_second
+from analysis.curves.thinned_evaluations import every_second
 from analysis.figure_data import FigureData, Query
 from results.store import Store
 from results.targets.evaluations import Evaluations
-from results.targets.retarget import steps_to_target
 from results.targets.target import Target
 from tests.results.partial_rows import partial, whole
-from tests.results.test_partial_evaluations import HIT, MISS, OPEN, Rows, measurements, simulated
+from tests.results.test_partial_evaluations import (
+    HIT,
+    MISS,
+    OPEN,
+    Rows,
+    both,
+    measurements,
+    simulated,
+)
 
 EASY = "validation_error < 0.5"
 
@@ -111,12 +118,11 @@ def test_a_budget_before_the_last_miss_leaves_nothing_open() -> None:
 
 def thinned(rows: Rows, target: Target) -> pd.DataFrame:
     measured = measurements(rows).to_pandas()
-    steps = steps_to_target(measured, target)
-    trials = steps.reset_index().assign(
+    trials = both(rows, target).reset_index().assign(
         study="s", target_metric=target.metric, target_value=target.value, lower_is_better=True,
         steps_run=[len(each) for each in rows.values()], stop_reason="target",
     )  # fmt: skip
-    found = every_second(trials, Frame(measured))
+    found = every_second(trials, Evaluations.of_frame(measured))
     assert found is not None
     return found
 
@@ -151,7 +157,7 @@ def best(tmp_path: Path, row: list[dict[str, Any]], limit: str | None, **more: A
     opened = results.open(run(tmp_path, {"a": row}, {"a": 8}, stop_reason="budget", **more))
     given = None if limit is None else Limit.parse(limit)
     (curve,) = best_metrics(opened.trials, Evaluations([opened]), [given])
-    framed = best_metrics(opened.trials, Frame(opened.measurements), [given])
+    framed = best_metrics(opened.trials, Evaluations.of_frame(opened.measurements), [given])
     assert framed == [curve]
     return curve.points[0]
 

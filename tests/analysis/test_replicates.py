@@ -12,9 +12,9 @@ import pytest
 from analysis import Curve, curves
 from analysis.curves.best_metric import best_metrics
 from analysis.curves.points import Point, pooled
-from analysis.curves.thinned_evaluations import Frame
 from analysis.fit.comparisons import against
 from analysis.fit.regimes import regimes
+from results.targets.evaluations import Evaluations
 from tests.analysis.conftest import SIZES, search
 
 SEARCHES = 3
@@ -145,7 +145,7 @@ def test_the_best_metric_is_that_of_as_many_trials_as_others_have() -> None:
     looks = pd.DataFrame(
         {"trial": frame["trial"], "step": 10, "validation_error": 0.5 - 0.1 * frame["replicate"]}
     )
-    (curve,) = best_metrics(frame, Frame(looks), [None])
+    (curve,) = best_metrics(frame, Evaluations.of_frame(looks), [None])
     assert curve.trials == 16
     assert curve.points[0].value == 0.5
 
@@ -158,3 +158,6 @@ def test_of_a_single_search_nothing_changes() -> None:
     assert only(plain) == only(plain.assign(replicate=0))
     zero = pooled([point, Point(batch_size=8, steps=0.0, trials=1)])
     assert zero.censored
+
+
+# NEED import

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import batchscale as bs
 import results
 from analysis.curves import thinned_evaluations
-from analysis.curves.thinned_evaluations import Frame
 from results.reader import Results
 from results.store import Store
-from results.targets.evaluations import Batch, Evaluations
+from results.targets.evaluations import Evaluations
 from tests.analysis import plain_thinning
 
 LOOKS = [1, 2, 4, 8, 16, 32]  # kept: 1, 4, 16
@@ -54,7 +52,7 @@ def frames(errors: dict[str, list[float]]) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def every_second(trials: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
-    found = thinned_evaluations.every_second(trials, Frame(measured))
+    found = thinned_evaluations.every_second(trials, Evaluations.of_frame(measured))
     return trials if found is None else found
 
 
@@ -99,26 +97,10 @@ def test_a_dominated_trial_counts_as_run_to_the_kept_look_that_follows() -> None
 
 def test_without_a_measured_bracket_there_is_nothing_to_drop() -> None:
     trials, measured = frames({"a": [0.9, 0.1], "b": [0.9, 0.9]})
-    assert (
-        thinned_evaluations.every_second(trials, Frame(measured[measured["trial"] == "b"])) is None
-    )
-    assert (
-        thinned_evaluations.every_second(trials.assign(last_miss=np.nan), Frame(measured)) is None
-    )
-
-
-class _Pieces:
-    """A frame in batches of its rows as they lie, a few at a time."""
-
-    def __init__(self, rows: pd.DataFrame, size: int) -> None:
-        self._rows, self._size = rows, size
-
-    def has(self, metric: str) -> bool:
-        return metric in self._rows
-
-    def of(self, trials: Sequence[str], metric: str | None = None) -> Iterator[Batch]:
-        for start in range(0, len(self._rows), self._size):
-            yield from Frame(self._rows.iloc[start : start + self._size]).of(trials, metric)
+    every = Evaluations.of_frame(measured)
+    of_b = Evaluations.of_frame(measured[measured["trial"] == "b"])
+    assert thinned_evaluations.every_second(trials, of_b) is None
+    assert thinned_evaluations.every_second(trials.assign(last_miss=np.nan), every) is None
 
 
 _GRID = [1, 2, 3, 5, 8, 13, 21, 34]
@@ -167,17 +149,16 @@ def _made(plans: list[dict[str, Any]]) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 @pytest.mark.slow
-@given(st.lists(_TRIAL, min_size=1, max_size=12), st.integers(1, 9), st.randoms())
-def test_it_drops_what_the_plain_way_drops(
-    plans: list[dict[str, Any]], size: int, random: Any
-) -> None:
-    """Batch by batch in any order, and all at once from one frame."""
+@settings(deadline=None)
+@given(st.lists(_TRIAL, min_size=1, max_size=12), st.randoms())
+def test_it_drops_what_the_plain_way_drops(plans: list[dict[str, Any]], random: Any) -> None:
+    """In SQL, whatever the order of rows, and all at once from one frame."""
     trials, measured = _made(plans)
     places = list(range(len(measured)))
     random.shuffle(places)
     measured = measured.iloc[places].reset_index(drop=True)
     expected = plain_thinning.every_second(trials, measured)
-    found = thinned_evaluations.every_second(trials, _Pieces(measured, size))
+    found = thinned_evaluations.every_second(trials, Evaluations.of_frame(measured))
     if found is None:
         assert expected["steps_to_target"].equals(trials["steps_to_target"].astype(float))
         found = trials
@@ -213,14 +194,13 @@ def _dataset(root: Path) -> Results:
     return results.open(root).with_target("validation_error < 0.5")
 
 
-def test_a_results_folder_is_passed_over_not_held(
+def test_a_results_folder_gives_what_a_frame_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = _dataset(tmp_path / "runs")
     measured = run.read_measurements(["study", "trial", "step", "validation_error"])
     expected = plain_thinning.every_second(run.trials, measured)
     assert not expected["steps_to_target"].equals(run.trials["steps_to_target"])
-    monkeypatch.setattr("results.storage.dataset._ROW_GROUP", 7)
     monkeypatch.setattr(Results, "read_measurements", None)
     thinned = thinned_evaluations.every_second(run.trials, Evaluations([run]))
     assert thinned is not None
@@ -240,9 +220,9 @@ def test_a_superseded_row_is_no_look(tmp_path: Path) -> None:
     for step in (3, 7):
         points = [{"trial": "a", "step": step, "metrics": {"validation_error": 0.5}}]
         store.commit("e", measurements=points, trials=[row])
-    (batch,) = Evaluations([results.open(tmp_path / "runs")]).of(["b", "a"], "validation_error")
-    assert (batch.trial.tolist(), batch.step.tolist()) == ([1], [7])
-    assert batch.value is not None
-    assert batch.value.tolist() == [0.5]
-    (plain,) = Evaluations([results.open(tmp_path / "runs")]).of(["a"])
-    assert plain.value is None
+    sql = "SELECT row, step, value FROM evaluations"
+    measured = Evaluations([results.open(tmp_path / "runs")])
+    found = measured.select(sql, {"trial": ["b", "a"]}, "validation_error")
+    assert found.to_numpy().tolist() == [[1, 7, 0.5]]
+    (plain,) = measured.select(sql, {"trial": ["a"]})["value"]
+    assert plain is None or np.isnan(plain)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,16 @@ import pytest
 
 import results
 from results.errors import ResultsError
+from results.reader import Results
 from results.schema import INTERVAL_COLUMNS, table
-from results.storage.dataset import encode, in_batches
+from results.storage.dataset import encode
+from results.storage.source import Memory
 from results.store import Store
 from results.targets.evaluations import Evaluations
-from results.targets.first_hits import first_hits
-from results.targets.retarget import measured_steps, steps_to_target
+from results.targets.retarget import measured_steps
 from results.targets.target import Target
 from tests.results.partial_rows import EXAMPLES, evaluated, partial, whole
+from tests.results.plain_brackets import bracket
 
 Rows = dict[str, list[dict[str, Any]]]
 """Columns of measurements of each trial, at the steps 1, 2, 3 …"""
@@ -37,26 +38,23 @@ def measurements(rows: Rows) -> pa.Table:
     return table("measurements", points)
 
 
-def both(rows: Rows, target: Target, least: int = 1000) -> pd.DataFrame:
-    """The answer of the pass over batches, which is that of the slow twin."""
+def both(rows: Rows, target: Target) -> pd.DataFrame:
+    """The answer of SQL, which is that of plain Python."""
     measured = measurements(rows)
-    found = first_hits(measured.to_batches(least), [*rows], ["r"] * len(rows), target)
-    assert not found.scattered.any()
-    answer = pd.DataFrame(
-        {
-            "steps_to_target": found.first,
-            "last_miss": found.last_miss,
-            "undecided_evaluations": found.undecided,
-        },
-        index=pd.Index([*rows], name="trial"),
-    )
-    pd.testing.assert_frame_equal(answer, steps_to_target(measured.to_pandas(), target))
-    return answer
+    trials = table("trials", [{"trial": name, "run": "r"} for name in rows])
+    opened = Results("made up", Memory({"trials": trials, "measurements": measured}))
+    found = measured_steps(opened, rows, target)
+    for name, evaluations in rows.items():
+        plain = bracket(({"step": n, **row} for n, row in enumerate(evaluations, 1)), target)
+        row = found.loc[name]
+        answer = row["steps_to_target"], row["last_miss"], row["undecided_evaluations"]
+        np.testing.assert_array_equal(answer, plain[:3], err_msg=name)
+    return found
 
 
-def bracket(evaluations: list[dict[str, Any]], text: str) -> list[float]:
+def of_one(evaluations: list[dict[str, Any]], text: str) -> list[float]:
     """Last miss, first hit and undecided evaluations of one trial."""
-    (row,) = both({"a": evaluations}, Target.parse(text), 2).to_dict("records")
+    (row,) = both({"a": evaluations}, Target.parse(text)).to_dict("records")
     return [row["last_miss"], row["steps_to_target"], row["undecided_evaluations"]]
 
 
@@ -87,7 +85,7 @@ MISS, OPEN, HIT = partial(0.7, 0.6, 0.8), partial(0.5, 0.4, 0.6), partial(0.3, 0
 def test_a_part_decides_by_its_interval(
     evaluations: list[dict[str, Any]], expected: list[float]
 ) -> None:
-    np.testing.assert_array_equal(bracket(evaluations, "validation_error < 0.5"), expected)
+    np.testing.assert_array_equal(of_one(evaluations, "validation_error < 0.5"), expected)
 
 
 def test_where_higher_is_better_the_ends_change_places() -> None:
@@ -97,29 +95,7 @@ def test_where_higher_is_better_the_ends_change_places() -> None:
         partial(0.5, 0.4, 0.6, about=name, metric=name),
         partial(0.7, 0.51, 0.8, about=name, metric=name),
     ]
-    assert bracket(rows, "validation_f1 > 0.5") == [1, 3, 1]
-
-
-@pytest.mark.parametrize("lower", [True, False])
-@pytest.mark.parametrize("batch", [1, 37, 5000])
-def test_the_pass_over_batches_is_its_slow_twin(lower: bool, batch: int) -> None:
-    random = np.random.default_rng(batch)
-    rows: Rows = {}
-    for trial in range(200):
-        curve = []
-        for _ in range(random.integers(1, 25)):
-            value = random.choice([0.2, 0.4, 0.5, 0.7, math.nan])
-            if random.random() < 0.4:
-                curve.append(whole(value))
-                continue
-            low, high = random.choice([0.1, 0.3, 0.5]), random.choice([0.5, 0.6, math.inf])
-            about = random.choice(["validation_error", "validation_loss"], p=[0.8, 0.2])
-            curve.append(partial(value, low, high, about=str(about)))
-        rows[f"{trial:03d}"] = curve
-    target = Target(metric="validation_error", value=0.5, lower_is_better=lower)
-    found = both(rows, target, batch)
-    assert (found["undecided_evaluations"] > 0).sum() > 50
-    assert found["steps_to_target"].notna().sum() > 50
+    assert of_one(rows, "validation_f1 > 0.5") == [1, 3, 1]
 
 
 def simulated(curves: int) -> tuple[Rows, Rows]:
@@ -188,29 +164,6 @@ def test_trials_say_how_many_evaluations_are_undecided(tmp_path: Path) -> None:
     assert list(slow.loc["a"]) == [3, 1, 1]
 
 
-def test_scattered_evaluations_are_decided_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("results.storage.dataset._ROW_GROUP", 2)
-    points = measurements({"a": [MISS, OPEN, MISS, whole(0.1)]}).drop_columns(["run", "experiment"])
-    row = {"trial": "a", "status": "COMPLETE", "stop_reason": "budget", "study": "s"}
-    store = Store(tmp_path / "runs")
-    store.commit("e", measurements=points.to_pylist()[::-1], trials=[row])
-    opened = results.open(tmp_path / "runs").with_target("validation_error < 0.5")
-    columns = ["last_miss", "steps_to_target", "undecided_evaluations"]
-    assert opened.trials[columns].to_numpy().tolist() == [[1, 4, 1]]
-
-
-def test_files_without_parts_are_read_without_these_columns(tmp_path: Path) -> None:
-    opened = run_of(tmp_path, {"a": [whole(0.7), whole(0.1)]})
-    points = measurements({"b": [MISS, whole(0.1)]}).drop_columns(["run", "experiment"])
-    row = {"trial": "b", "status": "COMPLETE", "stop_reason": "target", "study": "s"}
-    Store(tmp_path / "runs").commit("f", measurements=points.to_pylist(), trials=[row])
-    columns = ["step", "validation_error"]
-    batches = list(in_batches(opened.source.measurements(), columns, INTERVAL_COLUMNS))
-    assert [batch.schema.names for batch in batches] == [columns, [*columns, *INTERVAL_COLUMNS]]
-
-
 def test_a_file_of_before_these_columns_is_whole(tmp_path: Path) -> None:
     opened = run_of(tmp_path, {"a": [whole(0.7), whole(0.1)]})
     (file,) = (tmp_path / "runs" / "measurements" / "e").iterdir()
@@ -218,9 +171,9 @@ def test_a_file_of_before_these_columns_is_whole(tmp_path: Path) -> None:
     file.write_bytes(encode(older))
     again = opened.with_target("validation_error < 0.5").trials
     assert again["steps_to_target"].tolist() == [2]
-    (batch,) = Evaluations([opened]).of(["a"], "validation_error")
-    assert batch.interval is None
-    assert not batch.partial.any()
+    sql = "SELECT value, low, high, partial FROM evaluations ORDER BY step"
+    found = Evaluations([opened]).select(sql, {"trial": ["a"]}, "validation_error")
+    assert found.to_numpy().tolist() == [[0.7, 0.7, 0.7, False], [0.1, 0.1, 0.1, False]]
 
 
 def test_compaction_and_sql_keep_the_columns(tmp_path: Path) -> None:
@@ -233,19 +186,6 @@ def test_compaction_and_sql_keep_the_columns(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(results.open(tmp_path / "runs").measurements, before)
     sql = "SELECT count(*) AS n FROM measurements WHERE interval_metric IS NULL"
     assert opened.query(sql)["n"].tolist() == [1]
-
-
-def test_batches_are_cut_at_any_row() -> None:
-    rows = {"a": [MISS, OPEN, MISS, HIT], "b": [OPEN, HIT]}
-    measured = measurements(rows)
-    target = Target(metric="validation_error", value=0.5)
-    for cuts in ([1, 2], [3, 5], [1, 2, 3, 4, 5]):
-        parts = [measured.slice(a, b - a) for a, b in pairwise([0, *cuts, len(measured)])]
-        batches = [batch for part in parts for batch in part.to_batches()]
-        found = first_hits(batches, ["a", "b"], ["r", "r"], target)
-        assert found.first.tolist() == [4, 2]
-        assert found.last_miss.tolist() == [1, 0]
-        assert found.undecided.tolist() == [1, 1]
 
 
 def test_an_export_has_the_means(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import results
-from results import query_limits
+from results import session
 from results.errors import ResultsError
 from results.reader import Results
 from results.store import Store
@@ -253,7 +253,7 @@ _HUGE = {
 def test_a_query_without_end_is_ended(
     run: Results, sql: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(query_limits.SECONDS_VARIABLE, "0.2")
+    monkeypatch.setenv(session.SECONDS_VARIABLE, "0.2")
     with pytest.raises(ResultsError, match=r"no answer within 0\.2 s") as caught:
         run.query(sql)
     assert caught.value.hint == "ask for less, or set BATCHSCALE_QUERY_SECONDS"
@@ -265,14 +265,14 @@ def test_a_query_without_end_is_ended(
 def test_a_query_has_so_much_memory(
     run: Results, sql: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(query_limits.MEMORY_VARIABLE, "0.1")
+    monkeypatch.setenv(session.MEMORY_VARIABLE, "0.1")
     with pytest.raises(ResultsError, match=r"it needs more than 0\.1 GB of memory") as caught:
         run.query(sql)
     assert caught.value.hint == "ask for less, or set BATCHSCALE_QUERY_GB"
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "inf", "nan", "much"])
-@pytest.mark.parametrize("variable", [query_limits.SECONDS_VARIABLE, query_limits.MEMORY_VARIABLE])
+@pytest.mark.parametrize("variable", [session.SECONDS_VARIABLE, session.MEMORY_VARIABLE])
 def test_a_limit_is_a_positive_number(
     run: Results, variable: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,8 +15,7 @@ import results
 from results import reader
 from results.errors import ResultsError
 from results.schema import REPLACES_KEY, SCHEMAS, TABLE_KEY, VERSION_KEY
-from results.storage.dataset import dataset, encode, in_batches, replaced_by
-from results.storage.location import Location
+from results.storage.dataset import encode, replaced_by
 from results.store import Store
 from tests.results import synthetic
 
@@ -311,19 +310,3 @@ def test_encode_keeps_the_metadata() -> None:
     table = pq.read_table(pa.BufferReader(encode(SCHEMAS["trials"].empty_table(), ["a.parquet"])))
     assert json.loads(table.schema.metadata[b"batchscale.replaces"]) == ["a.parquet"]
     assert table.schema.metadata[TABLE_KEY] == b"trials"
-
-
-def test_rows_in_batches_are_all_rows_in_order(tmp_path: Path) -> None:
-    for name in ("b", "a"):
-        synthetic.write(tmp_path / name)
-        files = dataset(Location(tmp_path / name), "measurements", coded=["trial"])
-        columns = ["trial", "step", "validation_error"]
-        plain = pa.Table.from_batches(files.to_batches(columns=columns))
-        assert len(plain) > 0
-        assert pa.Table.from_batches(in_batches(files, columns)).equals(plain)
-
-
-def test_a_table_without_files_has_no_batches(tmp_path: Path) -> None:
-    for coded in ([], ["trial"]):
-        files = dataset(Location(tmp_path), "measurements", coded=coded)
-        assert list(in_batches(files, ["trial", "step"])) == []

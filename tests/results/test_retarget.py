@@ -6,7 +6,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -15,62 +14,9 @@ from hypothesis import strategies as st
 import results
 from results.errors import ResultsError
 from results.store import Store
-from results.targets.retarget import metric, steps_to_target
 from results.targets.target import Target
 from tests.results import synthetic
-
-
-def _twin(looks: list[tuple[int, float]], target: Target) -> tuple[float, float]:
-    before = 0
-    for step, value in sorted(looks, key=lambda look: look[0]):
-        if math.isnan(value):
-            continue
-        if target.hit(value):
-            return float(step), float(before)
-        before = step
-    return math.nan, math.nan
-
-
-_LOOKS = st.dictionaries(
-    st.integers(1, 50), st.sampled_from([0.1, 0.2, 0.3, 0.30000001, 0.5, math.nan]), max_size=12
-)
-
-
-@pytest.mark.slow
-@settings(max_examples=100, deadline=None)
-@given(st.dictionaries(st.sampled_from("abcd"), _LOOKS), st.booleans(), st.randoms())
-def test_the_first_strictly_better_look(
-    trials: dict[str, dict[int, float]], lower: bool, random: Any
-) -> None:
-    target = Target(metric="validation_error", value=0.3, lower_is_better=lower)
-    rows = [(name, step, value) for name, looks in trials.items() for step, value in looks.items()]
-    rows.append(("z", 1, 0.3))  # at the target is not better than it
-    random.shuffle(rows)
-    frame = pd.DataFrame(rows, columns=["trial", "step", "validation_error"])
-    found = steps_to_target(frame, target)
-    assert set(found.index) == {row[0] for row in rows}
-    for name, row in found.iterrows():
-        looks = list(trials.get(str(name), {}).items()) if name != "z" else [(1, 0.3)]
-        np.testing.assert_array_equal(
-            (row.steps_to_target, row.last_miss), _twin(looks, target), err_msg=str(name)
-        )
-
-
-def test_metrics_out_of_json_and_the_nearest_name() -> None:
-    frame = pd.DataFrame(
-        {
-            "trial": ["a", "a", "b"],
-            "step": [1, 2, 1],
-            "metrics": ['{"validation_top5": 0.5}', '{"validation_top5": "inf"}', None],
-        }
-    )
-    assert metric(frame, "validation_top5").tolist()[:2] == [0.5, math.inf]
-    found = steps_to_target(frame, "validation_top5 > 0.5")
-    assert list(found.loc["a"]) == [2.0, 1.0, 0]
-    assert list(found.loc["b"].isna()) == [True, True, False]
-    with pytest.raises(ResultsError, match="no measurement has the metric 'validation_topp5'") as e:
-        steps_to_target(frame, "validation_topp5 > 0.5")
-    assert e.value.hint == "did you mean validation_top5?"
+from tests.results.plain_brackets import bracket
 
 
 def test_an_easier_target_is_exact(folder: Path) -> None:
@@ -191,13 +137,19 @@ def test_domination_never_changes_the_best_under_an_easier_target(
         return next((at for at, value in enumerate(curve, 1) if value < target), math.inf)
 
     known = sorted(first(curve, hard) for curve in curves)[keep - 1]
+    columns = ("trial", "step", "validation_error")
     rows = [
         (str(name), step, value)
         for name, curve in enumerate(curves)
         for step, value in enumerate(curve, 1)
         if step <= first(curve, hard) and step <= known + 1
     ]
-    frame = pd.DataFrame(rows, columns=["trial", "step", "validation_error"])
-    found = steps_to_target(frame, f"validation_error < {easy:.17f}")
-    cut = sorted(found.steps_to_target.fillna(math.inf))[:keep]
+    target = Target(metric="validation_error", value=easy)
+    steps = [
+        bracket(
+            [dict(zip(columns, row, strict=True)) for row in rows if row[0] == str(name)], target
+        )
+        for name in range(len(curves))
+    ]
+    cut = sorted(math.inf if math.isnan(hit) else hit for hit, *_ in steps)[:keep]
     assert cut == sorted(first(curve, easy) for curve in curves)[:keep]

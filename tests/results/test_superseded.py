@@ -19,6 +19,7 @@ from results.storage import compact as module
 from results.storage.compact import ORPHAN_SECONDS, compact
 from results.storage.location import Location
 from results.store import Store
+from results.targets.evaluations import Evaluations
 from tests.results import synthetic
 from tests.results.test_compact import _equal, _files, _old, _rows
 
@@ -288,16 +289,10 @@ USES: dict[str, Callable[[results.Results], Any]] = {
     "query": lambda run: run.query(
         f"SELECT count(*) AS evaluations FROM measurements WHERE trial = '{NAME}'"
     ).evaluations[0],
-    "looks": lambda run: sum(
-        len(batch.step) for batch in _looks(run).of([NAME], "validation_error")
+    "evaluations": lambda run: len(
+        Evaluations([run]).select("SELECT * FROM evaluations", {"trial": [NAME]})
     ),
 }
-
-
-def _looks(run: results.Results) -> Any:
-    from results.targets.evaluations import Evaluations
-
-    return Evaluations([run])
 
 
 @pytest.mark.parametrize("use", USES)
