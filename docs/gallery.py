@@ -44,11 +44,10 @@ HEAD = """\
 
 <!-- Written by `make gallery` from gallery.yaml: edit that, not this. -->
 
-Each figure is made by the command below it, from data that comes with the package: `own` was
-measured with the packaged workloads, `published` is what others have measured
-([published.md](published.md) says who). Put a results folder, or a CSV file of your own, in its
-place, and the figure is yours. Its numbers are written beside it as CSV; `-o` takes PDF, PNG and
-SVG. `make gallery` makes all of them.
+The command below a figure makes it from packaged data: `own` was measured with the packaged
+workloads, `published` by others ([published.md](published.md)). Put your results folder or CSV file
+in its place. The numbers of each figure are written to a CSV of the same name; `-o` takes PDF, PNG
+and SVG. `make gallery` makes all of them.
 """
 
 

@@ -1,15 +1,12 @@
-"""The section "Measured" of techniques.md: sentences with intervals, each with its query.
+"""The section "Measured" of techniques.md: tables and verdicts, each from one query.
 
-``python docs/measured.py`` writes it from packaged data; ``--check`` says whether it is as it would
-be written.
+``python docs/measured.py`` writes it from packaged data; a slow test holds the page to it.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
 import shlex
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,41 +16,34 @@ from typing import Any, Literal
 from analysis.figure_data import Query
 from analysis.fit.comparisons import ratio_text
 from analysis.fit.interval import Interval
-from analysis.techniques.table import RATIOS, p_text
+from analysis.techniques.table import RATIOS
 from batchscale import answers
-from batchscale.output.technique_table import techniques
-from results.errors import ResultsError
 from results.reader import open as open_results
 
 PAGE = Path(__file__).resolve().parent / "techniques.md"
 HEADING = "## Measured\n"
 
 PLAIN = "technique LIKE '{_precision_:_float32_}'"
-"""Without a technique; a pattern, since quotes within quotes are hard to read in a command."""
 
-INTRODUCTION = """Made by `python docs/measured.py` from packaged data: each table and each sentence
-is that of the command beneath it. Ratios are to the plain curve, with 90 % intervals; p is
-corrected for all ratios of its section, by Dunnett's method (Holm's, where the curves are not of
-one design with one baseline) or for the false discovery rate: a section on a published claim, which
-was there before the data, has fewer of them, so that one ratio may have two. What cannot be
-distinguished from 1 is called so; *open*: neither end of the interval is known. A curve whose ends
-are not level has a bounded critical batch size: the column is then the ratio of the fewest examples
-to the fewest steps of the batch sizes that both curves have, and a sentence calls it that.
+INTRODUCTION = """`python docs/measured.py` writes this section from packaged data.
 
-Of each published claim it is said what ours say. *Agrees* and *disagrees*: the corrected p is at
-most 0.1, on the claim's side of 1 or on the other. *Compatible*, of a claim that something does not
-change or does not grow: ours do not contradict it, and the interval says how large a change they
-leave possible. *Undecided*: neither. *Not tested*: in less than half of the best trials the
-technique acted before the target was reached (`active`), so that the ratio is that of two searches
-of nearly the same training; it is not corrected for.
+Each experiment changes one factor at a time, with the same number of trials and one tuned
+metaparameter each. A table has the ratios to plain training, with 90 % intervals, of the techniques
+that differ from it: in **bold** the ratios that differ from 1 (corrected for the false discovery
+rate: of these, one in ten may be a chance result). If a curve is not level at an end, its critical
+batch size is bounded, and the column has the ratio of the fewest examples to the fewest steps over
+the common batch sizes. Pictures have all techniques. The notes that a command prints say what
+limits each row. These models are small and their targets early.
 """
 
-SCREENED = (
-    "{what}, each against the plain one: one factor at a time, the same number of trials and one "
-    "tuned metaparameter each. p is corrected for the false discovery rate: of the differences "
-    "that are claimed, one in ten may be none."
-)
-"""Of an experiment that asks which of many techniques matter."""
+VERDICTS = """### Published claims
+
+Each cell has the ratio in our data, its 90 % interval and a verdict. *Agrees*, *disagrees*: the
+ratio differs from 1 (corrected p at most 0.1), on the claim's side or on the other. *Compatible*:
+the data do not contradict a claim that something does not change or grow; the interval says how
+large a change is possible. *Undecided*: neither. *Not tested*: the technique acted before the
+target in less than half of the best trials.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +51,6 @@ class Expected:
     """What a published claim says of a ratio."""
 
     says: str
-    """In words: the beginning of a sentence."""
     quantity: str
     side: Literal["above 1", "1", "not above 1"]
     rows: str = ""
@@ -80,44 +69,162 @@ class Expected:
             return "undecided"
         return "undecided" if self.side == "1" and (low is None or below) else "compatible"
 
-    def sentence(self, rows: Sequence[dict[str, Any]]) -> str:
-        """With each row's ratio, its interval and the verdict."""
-        answers = []
+    def answers(self, rows: Sequence[dict[str, Any]]) -> str:
+        """Each row's ratio with its interval and the verdict."""
+        texts = []
         for row in rows:
             if row["name"].startswith(self.rows) and self.quantity in row["ratios"]:
                 ratio = row["ratios"][self.quantity]
-                interval = Interval(**{end: ratio[end] for end in ("value", "low", "high")})
-                p = "" if ratio["p_corrected"] is None else f", p {p_text(ratio['p_corrected'])}"
-                known = ratio_text(interval)
-                answers.append(
-                    f"{row['name']} {known}{p}: *{self.verdict(ratio, tested=row['tested'])}*"
-                )
-        if not answers:
+                verdict = self.verdict(ratio, tested=row["tested"])
+                texts.append(f"`{row['name']}` {_ratio(ratio)}, *{verdict}*")
+        if not texts:
             raise ValueError(f"no row begins with {self.rows!r}: {self.says}")
-        expected = f"{RATIOS[self.quantity]}, expected {self.side}"
-        return f"{self.says} ({expected}): {'; '.join(answers)}"
+        return "; ".join(texts)
 
 
 _LEVEL = 0.1
-"""Largest corrected p of what is called different."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """A query: the trials of one experiment, and what they are called."""
+
+    name: str
+    where: str
+    source: str = "own"
+    baseline: str | None = None
+    quantities: tuple[str, ...] = ()
+    correction: str | None = None
+
+    @property
+    def options(self) -> str:
+        """Of the command: the source, and which of its trials."""
+        where = shlex.quote(self.where) if '"' in self.where else f'"{self.where}"'
+        return f"{self.source} --where {where}"
+
+    @property
+    def command(self) -> str:
+        """What prints the same numbers, with their notes."""
+        options = "" if self.baseline is None else f" --baseline {self.baseline}"
+        options += "".join(f" --quantity {name}" for name in self.quantities)
+        options += "" if self.correction is None else f" --correction {self.correction}"
+        return f"batchscale techniques {self.options}{options}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Screen:
+    """An experiment that asks which of many techniques matter: its table and its picture."""
+
+    title: str
+    what: str
+    experiment: str
+
+    @property
+    def data(self) -> Data:
+        """Its trials."""
+        where = f"experiment = '{self.experiment}'"
+        return Data(name=self.experiment, where=where, correction="fdr")
+
+    def text(self) -> Iterator[str]:
+        """Table, findings, commands, picture."""
+        yield f"### {self.title}\n\n{self.what}\n"
+        rows = measured(self.data)
+        yield f"| technique | {' | '.join(RATIOS.values())} |\n|{'---|' * (len(RATIOS) + 1)}"
+        for row in rows:
+            if row["tested"] and any(map(_differs, row["ratios"].values())):
+                ratios = (_cell(row["ratios"][name]) for name in RATIOS)
+                yield f"| `{row['name']}` | {' | '.join(ratios)} |"
+        yield ""
+        yield from (f"- {finding}." for finding in findings(rows))
+        file = f"{self.experiment}.png"
+        plot = f"batchscale plot techniques {self.data.options} -o {file}"
+        yield f"\n```sh\n{self.data.command}\n{plot}\n```\n"
+        yield f"![Ratios of each technique to plain training, with intervals](img/{file})\n"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A published claim, and the query that answers it from ours."""
+    """A published claim, what it expects, and the data of ours that answer it."""
 
     title: str
     claim: str
-    source: str
-    where: str
-    baseline: str | None = None
-    quantities: tuple[str, ...] = ()
-    """Those that it is about; all unless given."""
-    screens: bool = False
-    """Whether it has the whole table, corrected for the false discovery rate."""
-    picture: str | None = None
-    """What ``plot techniques`` draws of it; it corrects by Dunnett's method."""
-    expected: tuple[Expected, ...] = ()
+    expected: tuple[Expected, ...]
+    data: tuple[Data, ...]
+
+    def text(self) -> Iterator[str]:
+        """A table of verdicts, a row for each data set, and the commands."""
+        yield f"#### {self.title}\n\n{self.claim}\n"
+        heads = (f"{e.says} ({RATIOS[e.quantity]}: {e.side})" for e in self.expected)
+        yield f"| data | {' | '.join(heads)} |\n|{'---|' * (len(self.expected) + 1)}"
+        for data in self.data:
+            rows = measured(data)
+            cells = (each.answers(rows) for each in self.expected)
+            yield f"| {data.name} | {' | '.join(cells)} |"
+        commands = "\n".join(data.command for data in self.data)
+        yield f"\n```sh\n{commands}\n```\n"
+
+
+def _ratio(ratio: dict[str, float | None]) -> str:
+    return ratio_text(Interval(**{end: ratio[end] for end in ("value", "low", "high")}))
+
+
+def _differs(ratio: dict[str, float | None]) -> bool:
+    p = ratio["p_corrected"]
+    return p is not None and p <= _LEVEL
+
+
+def _cell(ratio: dict[str, float | None]) -> str:
+    return f"**{_ratio(ratio)}**" if _differs(ratio) else _ratio(ratio)
+
+
+def findings(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """A sentence for each quantity in which rows differ from plain training, for the rows that do
+    not, for those that were not tested, and for how best trials repeat."""
+    tested = [row for row in rows if row["tested"]]
+    for quantity, (label, above, below) in _SAYS.items():
+        sides: dict[str, list[str]] = {}
+        for row in tested:
+            ratio = row["ratios"][quantity]
+            if _differs(ratio):
+                side = above if (ratio["low"] or 0) > 1 else below
+                sides.setdefault(side, []).append(row["name"])
+        if sides:
+            texts = (f"{side} with {_listed(names)}" for side, names in sides.items())
+            yield f"**{label}**: {'; '.join(texts)}"
+    alike = [row for row in tested if not any(map(_differs, row["ratios"].values()))]
+    known = [row["name"] for row in alike if row["ratios"]["min_steps"]["value"] is not None]
+    unknown = [row["name"] for row in alike if row["name"] not in known]
+    late = [row["name"] for row in rows if not row["tested"]]
+    for label, names in (
+        ("Cannot be distinguished from plain training", known),
+        ("Unknown", unknown),
+        ("Not tested, because they began after the target", late),
+    ):
+        if names:
+            yield f"**{label}**: {_listed(names)}"
+    notes = (note for row in rows for note in row["notes"])
+    again = [float(match[1]) for note in notes if (match := _AGAIN.fullmatch(note))]
+    if again:
+        yield (
+            "**Repeats**: trained again with fresh seeds, the best configurations take "
+            f"{min(again):.2f} to {max(again):.2f} times their best trials' steps"
+        )
+
+
+_SAYS = {
+    "critical_batch_size": ("Critical batch size", "larger", "smaller"),
+    "perfect_scaling_until": ("End of perfect scaling", "larger", "smaller"),
+    "min_steps": ("Steps at large batch sizes", "more", "fewer"),
+    "min_examples": ("Steps at small batch sizes", "more", "fewer"),
+}
+_AGAIN = re.compile(
+    r".*trained again with fresh seeds.* takes (\S+) times its best trial's steps.*"
+)
+
+
+def _listed(names: Sequence[str]) -> str:
+    *first, last = (f"`{name}`" for name in names)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 MOMENTUM = (
@@ -134,24 +241,24 @@ MOMENTUM = (
 )
 SPARSITY = (
     Expected(
-        says="The scaling trend stays, here: an equal critical batch size",
+        says="The scaling trend stays",
         quantity="critical_batch_size",
         side="1",
     ),
-    Expected(says="Training is harder at large batch sizes", quantity="min_steps", side="above 1"),
+    Expected(says="It takes more steps at large batch sizes", quantity="min_steps", side="above 1"),
     Expected(
-        says="Training is harder at small batch sizes", quantity="min_examples", side="above 1"
+        says="It takes more steps at small batch sizes", quantity="min_examples", side="above 1"
     ),
 )
 AVERAGES = (
     Expected(
-        says="An average of the weights extends the critical batch size",
+        says="An average extends it",
         quantity="critical_batch_size",
         side="above 1",
         rows="ema",
     ),
     Expected(
-        says="So do warmup and decay",
+        says="Warmup and decay extend it",
         quantity="critical_batch_size",
         side="above 1",
         rows="wsd",
@@ -159,242 +266,135 @@ AVERAGES = (
 )
 
 
-def _screen(title: str, what: str, experiment: str) -> Claim:
-    return Claim(
-        title=title,
-        claim=SCREENED.format(what=what),
-        source="own",
-        where=f"experiment = '{experiment}'",
-        screens=True,
-        picture=f"img/{experiment}.png",
-    )
+SCREENS = (
+    Screen(
+        title="Techniques on digits",
+        what="Against plain SGD, on scikit-learn's digits, a network of 4,810 parameters.",
+        experiment="techniques-digits",
+    ),
+    Screen(
+        title="Techniques on MNIST",
+        what="Against plain SGD, on a tenth of MNIST, a network of 50,890 parameters.",
+        experiment="techniques-mnist",
+    ),
+    Screen(
+        title="Techniques on text",
+        what="Against plain AdamW, on the sources of Python's standard library as bytes, a "
+        "Transformer of about 28,000 parameters.",
+        experiment="techniques-text",
+    ),
+    Screen(
+        title="Weights that were trained before, on digits",
+        what="Fine-tuning in three forms and distillation, from a network that knows MNIST at 8×8 "
+        "pixels, against plain SGD.",
+        experiment="techniques-transfer",
+    ),
+    Screen(
+        title="Pruning and quantization on digits",
+        what="Forms of pruning and quantization against plain SGD, a network of 4,810 parameters.",
+        experiment="techniques-compression",
+    ),
+)
 
-
-SWEPT = (
+_SWEPT = (
     ("digits", "techniques-digits", "sgd"),
     ("MNIST", "techniques-mnist", "sgd"),
     ("text", "techniques-text", "adamw"),
 )
-"""The packaged sweeps of techniques: the data, the experiment, and the plain optimizer."""
+_HARDER = ("critical_batch_size", "min_steps", "min_examples")
 
 CLAIMS = (
-    _screen(
-        "Techniques on digits",
-        "Techniques and optimizers on scikit-learn's digits, a network of 4,810 parameters",
-        "techniques-digits",
-    ),
-    _screen(
-        "Techniques on MNIST",
-        "Techniques and optimizers on a tenth of MNIST, a network of 50,890 parameters",
-        "techniques-mnist",
-    ),
-    _screen(
-        "Techniques on text",
-        "Techniques and optimizers on the sources of Python's standard library as bytes, a "
-        "Transformer of about 28,000 parameters",
-        "techniques-text",
-    ),
-    _screen(
-        "Weights that were trained before, on digits",
-        "Fine-tuning in three forms and distillation, from a network that knows MNIST at 8×8 "
-        "pixels, on scikit-learn's digits",
-        "techniques-transfer",
-    ),
-    _screen(
-        "Pruning and quantization on digits",
-        "Forms of pruning and quantization on scikit-learn's digits, a network of 4,810 parameters",
-        "techniques-compression",
-    ),
-    Claim(
-        title="Optimizers on digits",
-        claim="No claim of others: SGD, momentum and Adam, each tuned by 64 trials at each batch "
-        "size.",
-        source="own",
-        where="experiment = 'digits'",
-    ),
     Claim(
         title="Momentum × batch size",
         claim="Shallue et al. 2019 (arXiv:1811.03600): momentum extends perfect scaling to larger "
-        "batch sizes, and needs no more examples at small ones. Their published curves, whose "
-        "momentum was tuned:",
-        source="published",
-        where="workload = 'mnist-simple-cnn' AND source = 'shallue_2019_digitized'",
-        baseline="sgd",
+        "batch sizes, and needs no more examples at small ones. They tuned the momentum; ours is "
+        "0.9 or 0.99, against 0 (sgd).",
         expected=MOMENTUM,
-    ),
-    *(
-        Claim(
-            title=f"Momentum 0.9 and 0.99, on {data}",
-            claim=f"The same claim at fixed momenta: `{experiment}` has 0 (sgd), 0.9 and 0.99.",
-            source="own",
-            where=f"experiment = '{experiment}' AND schedule = 'constant' "
-            f"AND optimizer IN ('sgd', 'momentum', 'momentum-99') AND {PLAIN}",
-            expected=MOMENTUM,
-        )
-        for data, experiment in (("digits", "techniques-digits"), ("MNIST", "techniques-mnist"))
-    ),
-    *(
-        Claim(
-            title=f"Sparsity × batch size, on {data}",
-            claim="Lee et al. 2021 (arXiv:2003.11316): pruned networks have the same scaling "
-            "trend, and training them is harder: it takes more steps. `prune` removes the smallest "
-            "weights before training.",
-            source="own",
-            where=f"experiment = '{experiment}' AND optimizer = '{optimizer}' "
-            f"AND schedule = 'constant' AND (technique LIKE '%prune%' OR {PLAIN})",
-            quantities=("critical_batch_size", "min_steps", "min_examples"),
-            expected=SPARSITY,
-        )
-        for data, experiment, optimizer in SWEPT
+        data=(
+            Data(
+                name="their curves, MNIST",
+                where="workload = 'mnist-simple-cnn' AND source = 'shallue_2019_digitized'",
+                source="published",
+                baseline="sgd",
+            ),
+            *(
+                Data(
+                    name=name,
+                    where=f"experiment = '{experiment}' AND schedule = 'constant' "
+                    f"AND optimizer IN ('sgd', 'momentum', 'momentum-99') AND {PLAIN}",
+                )
+                for name, experiment, _ in _SWEPT[:2]
+            ),
+        ),
     ),
     Claim(
-        title="Sparsity × batch size, pruned in other ways, on digits",
-        claim="The same claim, for weights pruned by their gradient (SNIP, as Lee et al. do), at "
-        "random, by units, and gradually (`until`).",
-        source="own",
-        where=f"experiment = 'techniques-compression' AND (technique LIKE '%prune%' OR {PLAIN})",
-        quantities=("critical_batch_size", "min_steps", "min_examples"),
+        title="Sparsity × batch size",
+        claim="Lee et al. 2021 (arXiv:2003.11316): pruned networks have the same scaling trend, "
+        "and training them takes more steps. `prune` removes the smallest weights before "
+        "training; *other ways* are by gradient (SNIP, as Lee et al. do), at random, by units, and "
+        "gradually (`until`).",
         expected=SPARSITY,
+        data=(
+            *(
+                Data(
+                    name=name,
+                    where=f"experiment = '{experiment}' AND optimizer = '{optimizer}' "
+                    f"AND schedule = 'constant' AND (technique LIKE '%prune%' OR {PLAIN})",
+                    quantities=_HARDER,
+                )
+                for name, experiment, optimizer in _SWEPT
+            ),
+            Data(
+                name="digits, other ways",
+                where="experiment = 'techniques-compression' "
+                f"AND (technique LIKE '%prune%' OR {PLAIN})",
+                quantities=_HARDER,
+            ),
+        ),
     ),
-    *(
-        Claim(
-            title=f"EMA and warmup, on {data}",
-            claim="Zhang et al. 2024 (arXiv:2410.21676): an average of the weights at a constant "
-            "rate does what a decay does, and extends the critical batch size; warmup matters at "
-            "large batch sizes. Theirs are language models of 85 million parameters and more, in "
-            "long runs. Ours are small, their targets are reached early, and the decay of an "
-            "average is the same at all batch sizes. `wsd` has warmup and decay: nothing is "
-            "measured of warmup alone.",
-            source="own",
-            where=f"experiment = '{experiment}' AND optimizer = '{optimizer}' "
-            f"AND (technique LIKE '%ema%' OR {PLAIN})",
-            quantities=("critical_batch_size",),
-            expected=AVERAGES,
-        )
-        for data, experiment, optimizer in SWEPT
+    Claim(
+        title="Averages and warmup × batch size",
+        claim="Zhang et al. 2024 (arXiv:2410.21676): an average of the weights at a constant rate "
+        "does what a decay does, and extends the critical batch size; warmup matters at large "
+        "batch sizes. Theirs are language models of 85 million parameters and more, in long runs; "
+        "ours are small, and the decay of an average is the same at all batch sizes. `wsd` has "
+        "warmup and decay: nothing is measured of warmup alone.",
+        expected=AVERAGES,
+        data=tuple(
+            Data(
+                name=name,
+                where=f"experiment = '{experiment}' AND optimizer = '{optimizer}' "
+                f"AND (technique LIKE '%ema%' OR {PLAIN})",
+                quantities=("critical_batch_size",),
+            )
+            for name, experiment, optimizer in _SWEPT
+        ),
     ),
 )
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Write the section, or check it; the exit status."""
-    parser = argparse.ArgumentParser(prog="python docs/measured.py", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="only say whether it is as written")
-    given = parser.parse_args(arguments)
-    before = PAGE.read_text(encoding="utf-8")
-    after = renewed(before)
-    if given.check:
-        print("techniques.md is as it would be written" if before == after else "run it again")
-        return int(before != after)
-    PAGE.write_text(after, encoding="utf-8")
-    print(f"wrote {PAGE}")
-    return 0
-
-
-def renewed(page: str, claims: Sequence[Claim] = CLAIMS) -> str:
+def renewed(
+    page: str, screens: Sequence[Screen] = SCREENS, claims: Sequence[Claim] = CLAIMS
+) -> str:
     """``page`` with the section in the place of the old one, or at its end."""
     head, _, rest = page.partition(HEADING)
     _, follows, tail = rest.partition("\n## ")
-    parts = [INTRODUCTION, *(part for claim in claims for part in section(claim))]
+    parts = [INTRODUCTION, *(part for screen in screens for part in screen.text())]
+    parts += [VERDICTS, *(part for claim in claims for part in claim.text())]
     text = "\n".join(parts).strip("\n")
     return f"{head.rstrip()}\n\n{HEADING}\n{text}\n" + (f"\n## {tail}" if follows else "")
 
 
-def section(claim: Claim) -> Iterator[str]:
-    """The claim, the sentences, and the command that makes them."""
-    yield f"### {claim.title}\n\n{claim.claim}\n"
-    answer = measured(claim)
-    if answer is None:
-        yield "Not measured: no packaged data answer this yet.\n"
-        return
-    rows, table = answer
-    if claim.screens:
-        yield table
-    same: dict[str, list[str]] = {}
-    for row in rows:
-        if _NOTHING in row["sentence"]:
-            same.setdefault(row["baseline"], []).append(row["name"])
-        else:
-            yield f"- {_sentence(row['sentence'])}"
-    for baseline, names in same.items():
-        yield f"- {_sentence(f'{_listed(names)} {_NOTHING} {baseline}')}"
-    if claim.expected:
-        yield "\nOf the claim:\n"
-        yield from (f"- {each.sentence(rows)}." for each in claim.expected)
-    yield f"\nCorrected for {rows[0]['compared']} ratios. What limits them:\n"
-    yield from (f"- {_sentence(note)}" for note in limits(rows, together=claim.screens))
-    where = shlex.quote(claim.where) if '"' in claim.where else f'"{claim.where}"'
-    options = "" if claim.baseline is None else f" --baseline {claim.baseline}"
-    options += "".join(f" --quantity {name}" for name in claim.quantities)
-    options += " --correction fdr" if claim.screens else ""
-    command = f"batchscale techniques {claim.source} --where {where}{options}"
-    yield f"\n```sh\n{command}\n```\n"
-    if claim.picture is not None:
-        name = Path(claim.picture).name
-        yield "The same as a figure, corrected by Dunnett's method, which is stricter:\n"
-        yield f"```sh\nbatchscale plot techniques {claim.source} --where {where} -o {name}\n```\n"
-        yield f"![Ratios of each technique to plain training, with intervals]({claim.picture})\n"
-
-
-_NOTHING = "cannot be distinguished from"
-_REPEATED = re.compile(r"\d+ (?:of the )?repeated runs are .*")
-_AGAIN = re.compile(
-    r".*trained again with fresh seeds.* takes (\S+) times its best trial's steps.*"
-)
-
-
-def limits(rows: Sequence[dict[str, Any]], *, together: bool = False) -> Iterator[str]:
-    """Each note once, with the names of the rows that have it.
-
-    ``together``: how the best trials of all curves repeat is one note, not one a row.
-    """
-    about: dict[str, list[str]] = {}
-    for row in rows:
-        for note in row["notes"]:
-            if not _REPEATED.search(note):
-                about.setdefault(note, []).append(row["name"])
-    if together:
-        again = {note: float(match[1]) for note in about if (match := _AGAIN.fullmatch(note))}
-        for note in again:
-            del about[note]
-        if again:
-            yield (
-                "trained again with fresh seeds, the best configurations of the curves take "
-                f"{min(again.values()):.2f} to {max(again.values()):.2f} times their best trials' "
-                "steps (medians over batch sizes)"
-            )
-    for note, names in about.items():
-        of_all = note.startswith("the baseline") or len(names) == len(rows) > 1
-        yield note if of_all else f"{_listed(names)}: {note}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    *first, last = names
-    return f"{', '.join(first)} and {last}" if first else last
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
-
-
-def measured(claim: Claim) -> tuple[list[dict[str, Any]], str] | None:
-    """The rows of the table, and the table; None where the packaged data have no such trial."""
-    query = Query(sources=(_opened(claim.source),), where=claim.where, baseline=claim.baseline)
-    try:
-        table = answers.techniques(
-            query,
-            correction="fdr" if claim.screens else None,
-            quantities=claim.quantities or None,
-        )
-    except ResultsError as error:
-        if "no trial" in str(error):
-            return None
-        raise
-    return table.to_dicts(), techniques(table, "markdown")
+def measured(data: Data) -> list[dict[str, Any]]:
+    """The rows of the table of techniques."""
+    query = Query(sources=(_opened(data.source),), where=data.where, baseline=data.baseline)
+    quantities = data.quantities or None
+    return answers.techniques(query, correction=data.correction, quantities=quantities).to_dicts()
 
 
 _opened = cache(open_results)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    print(f"wrote {PAGE}")
