@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict
 
 from analysis.figure_data import Query
 from analysis.fit.comparisons import ratio_text
@@ -21,9 +23,9 @@ from batchscale import answers
 from results.reader import open as open_results
 
 PAGE = Path(__file__).resolve().parent / "techniques.md"
+LIST = PAGE.with_name("measured.yaml")
 HEADING = "## Measured\n"
-
-PLAIN = "technique LIKE '{_precision_:_float32_}'"
+FIXED = ConfigDict(frozen=True, extra="forbid")
 
 INTRODUCTION = """`python docs/measured.py` writes this section from packaged data.
 
@@ -46,9 +48,10 @@ target in less than half of the best trials.
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Expected:
+class Expected(BaseModel):
     """What a published claim says of a ratio."""
+
+    model_config = FIXED
 
     says: str
     quantity: str
@@ -85,9 +88,10 @@ class Expected:
 _LEVEL = 0.1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Data:
+class Data(BaseModel):
     """A query: the trials of one experiment, and what they are called."""
+
+    model_config = FIXED
 
     name: str
     where: str
@@ -111,9 +115,10 @@ class Data:
         return f"batchscale techniques {self.options}{options}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Screen:
+class Screen(BaseModel):
     """An experiment that asks which of many techniques matter: its table and its picture."""
+
+    model_config = FIXED
 
     title: str
     what: str
@@ -142,9 +147,10 @@ class Screen:
         yield f"![Ratios of each technique to plain training, with intervals](img/{file})\n"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Claim:
+class Claim(BaseModel):
     """A published claim, what it expects, and the data of ours that answer it."""
+
+    model_config = FIXED
 
     title: str
     claim: str
@@ -189,7 +195,7 @@ def findings(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
                 side = above if (ratio["low"] or 0) > 1 else below
                 sides.setdefault(side, []).append(row["name"])
         if sides:
-            texts = (f"{side} with {_listed(names)}" for side, names in sides.items())
+            texts = (f"{side} with {_names(names)}" for side, names in sides.items())
             yield f"**{label}**: {'; '.join(texts)}"
     alike = [row for row in tested if not any(map(_differs, row["ratios"].values()))]
     known = [row["name"] for row in alike if row["ratios"]["min_steps"]["value"] is not None]
@@ -201,7 +207,7 @@ def findings(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         ("Not tested, because they began after the target", late),
     ):
         if names:
-            yield f"**{label}**: {_listed(names)}"
+            yield f"**{label}**: {_names(names)}"
     notes = (note for row in rows for note in row["notes"])
     again = [float(match[1]) for note in notes if (match := _AGAIN.fullmatch(note))]
     if again:
@@ -222,165 +228,35 @@ _AGAIN = re.compile(
 )
 
 
-def _listed(names: Sequence[str]) -> str:
+def _names(names: Sequence[str]) -> str:
     *first, last = (f"`{name}`" for name in names)
     return f"{', '.join(first)} and {last}" if first else last
 
 
-MOMENTUM = (
-    Expected(
-        says="Momentum extends perfect scaling to larger batch sizes",
-        quantity="critical_batch_size",
-        side="above 1",
-    ),
-    Expected(
-        says="It needs no more examples at small batch sizes",
-        quantity="min_examples",
-        side="not above 1",
-    ),
-)
-SPARSITY = (
-    Expected(
-        says="The scaling trend stays",
-        quantity="critical_batch_size",
-        side="1",
-    ),
-    Expected(says="It takes more steps at large batch sizes", quantity="min_steps", side="above 1"),
-    Expected(
-        says="It takes more steps at small batch sizes", quantity="min_examples", side="above 1"
-    ),
-)
-AVERAGES = (
-    Expected(
-        says="An average extends it",
-        quantity="critical_batch_size",
-        side="above 1",
-        rows="ema",
-    ),
-    Expected(
-        says="Warmup and decay extend it",
-        quantity="critical_batch_size",
-        side="above 1",
-        rows="wsd",
-    ),
-)
+class Sections(BaseModel):
+    """What measured.yaml lists."""
+
+    model_config = FIXED
+
+    screens: tuple[Screen, ...] = ()
+    claims: tuple[Claim, ...] = ()
 
 
-SCREENS = (
-    Screen(
-        title="Techniques on digits",
-        what="Against plain SGD, on scikit-learn's digits, a network of 4,810 parameters.",
-        experiment="techniques-digits",
-    ),
-    Screen(
-        title="Techniques on MNIST",
-        what="Against plain SGD, on a tenth of MNIST, a network of 50,890 parameters.",
-        experiment="techniques-mnist",
-    ),
-    Screen(
-        title="Techniques on text",
-        what="Against plain AdamW, on the sources of Python's standard library as bytes, a "
-        "Transformer of about 28,000 parameters.",
-        experiment="techniques-text",
-    ),
-    Screen(
-        title="Weights that were trained before, on digits",
-        what="Fine-tuning in three forms and distillation, from a network that knows MNIST at 8×8 "
-        "pixels, against plain SGD.",
-        experiment="techniques-transfer",
-    ),
-    Screen(
-        title="Pruning and quantization on digits",
-        what="Forms of pruning and quantization against plain SGD, a network of 4,810 parameters.",
-        experiment="techniques-compression",
-    ),
-)
+def listed(path: Path = LIST) -> Sections:
+    """The sections of ``path``.
 
-_SWEPT = (
-    ("digits", "techniques-digits", "sgd"),
-    ("MNIST", "techniques-mnist", "sgd"),
-    ("text", "techniques-text", "adamw"),
-)
-_HARDER = ("critical_batch_size", "min_steps", "min_examples")
-
-CLAIMS = (
-    Claim(
-        title="Momentum × batch size",
-        claim="Shallue et al. 2019 (arXiv:1811.03600): momentum extends perfect scaling to larger "
-        "batch sizes, and needs no more examples at small ones. They tuned the momentum; ours is "
-        "0.9 or 0.99, against 0 (sgd).",
-        expected=MOMENTUM,
-        data=(
-            Data(
-                name="their curves, MNIST",
-                where="workload = 'mnist-simple-cnn' AND source = 'shallue_2019_digitized'",
-                source="published",
-                baseline="sgd",
-            ),
-            *(
-                Data(
-                    name=name,
-                    where=f"experiment = '{experiment}' AND schedule = 'constant' "
-                    f"AND optimizer IN ('sgd', 'momentum', 'momentum-99') AND {PLAIN}",
-                )
-                for name, experiment, _ in _SWEPT[:2]
-            ),
-        ),
-    ),
-    Claim(
-        title="Sparsity × batch size",
-        claim="Lee et al. 2021 (arXiv:2003.11316): pruned networks have the same scaling trend, "
-        "and training them takes more steps. `prune` removes the smallest weights before "
-        "training; *other ways* are by gradient (SNIP, as Lee et al. do), at random, by units, and "
-        "gradually (`until`).",
-        expected=SPARSITY,
-        data=(
-            *(
-                Data(
-                    name=name,
-                    where=f"experiment = '{experiment}' AND optimizer = '{optimizer}' "
-                    f"AND schedule = 'constant' AND (technique LIKE '%prune%' OR {PLAIN})",
-                    quantities=_HARDER,
-                )
-                for name, experiment, optimizer in _SWEPT
-            ),
-            Data(
-                name="digits, other ways",
-                where="experiment = 'techniques-compression' "
-                f"AND (technique LIKE '%prune%' OR {PLAIN})",
-                quantities=_HARDER,
-            ),
-        ),
-    ),
-    Claim(
-        title="Averages and warmup × batch size",
-        claim="Zhang et al. 2024 (arXiv:2410.21676): an average of the weights at a constant rate "
-        "does what a decay does, and extends the critical batch size; warmup matters at large "
-        "batch sizes. Theirs are language models of 85 million parameters and more, in long runs; "
-        "ours are small, and the decay of an average is the same at all batch sizes. `wsd` has "
-        "warmup and decay: nothing is measured of warmup alone.",
-        expected=AVERAGES,
-        data=tuple(
-            Data(
-                name=name,
-                where=f"experiment = '{experiment}' AND optimizer = '{optimizer}' "
-                f"AND (technique LIKE '%ema%' OR {PLAIN})",
-                quantities=("critical_batch_size",),
-            )
-            for name, experiment, optimizer in _SWEPT
-        ),
-    ),
-)
+    Raises:
+        ValidationError: a key that is missing, unknown, or of another type.
+    """
+    return Sections.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
-def renewed(
-    page: str, screens: Sequence[Screen] = SCREENS, claims: Sequence[Claim] = CLAIMS
-) -> str:
+def renewed(page: str, sections: Sections) -> str:
     """``page`` with the section in the place of the old one, or at its end."""
     head, _, rest = page.partition(HEADING)
     _, follows, tail = rest.partition("\n## ")
-    parts = [INTRODUCTION, *(part for screen in screens for part in screen.text())]
-    parts += [VERDICTS, *(part for claim in claims for part in claim.text())]
+    parts = [INTRODUCTION, *(part for screen in sections.screens for part in screen.text())]
+    parts += [VERDICTS, *(part for claim in sections.claims for part in claim.text())]
     text = "\n".join(parts).strip("\n")
     return f"{head.rstrip()}\n\n{HEADING}\n{text}\n" + (f"\n## {tail}" if follows else "")
 
@@ -396,5 +272,5 @@ _opened = cache(open_results)
 
 
 if __name__ == "__main__":
-    PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8"), listed()), encoding="utf-8")
     print(f"wrote {PAGE}")

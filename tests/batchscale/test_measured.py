@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -50,7 +49,7 @@ def test_a_screen_has_a_row_for_what_differs_and_names_the_rest(
     ]
     monkeypatch.setattr(page, "measured", lambda _: rows)
     screen = page.Screen(title="All", what="Against SGD.", experiment="techniques-all")
-    text = page.renewed("# Techniques\n\n## Rules\n", [screen], [])
+    text = page.renewed("# Techniques\n\n## Rules\n", page.Sections(screens=(screen,)))
     assert text.startswith("# Techniques\n\n## Rules\n\n## Measured\n\n")
     same = "0.93 [0.62, 1.4]"
     assert text.count(same) == 3
@@ -62,8 +61,11 @@ def test_a_screen_has_a_row_for_what_differs_and_names_the_rest(
     assert "the best configurations take 1.20 to 1.58 times" in text
     command = "batchscale techniques own --where \"experiment = 'techniques-all'\" --correction fdr"
     assert f"```sh\n{command}\n" in text
-    assert page.renewed(text, [screen], []) == text
-    assert page.renewed(text + "\n## Later\n", [screen], []) == text + "\n## Later\n"
+    assert page.renewed(text, page.Sections(screens=(screen,))) == text
+    assert (
+        page.renewed(text + "\n## Later\n", page.Sections(screens=(screen,)))
+        == text + "\n## Later\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,7 +112,7 @@ def test_a_published_claim_has_each_ratio_with_its_interval_and_a_verdict(
     )
     data = page.Data(name="digits", where="known", baseline="sgd", quantities=("min_steps",))
     claim = page.Claim(title="Harder", claim="A claim.", expected=(expected,), data=(data,))
-    text = page.renewed("# Techniques\n", [], [claim])
+    text = page.renewed("# Techniques\n", page.Sections(claims=(claim,)))
     assert (
         "| data | It is harder (least steps: above 1) |\n|---|---|\n"
         "| digits | `prune 0.5` 2.0 [1.5, 2.7], *agrees*; "
@@ -119,10 +121,10 @@ def test_a_published_claim_has_each_ratio_with_its_interval_and_a_verdict(
     options = "--baseline sgd --quantity min_steps"
     assert f'batchscale techniques own --where "known" {options}\n' in text
     with pytest.raises(ValueError, match="no row begins with 'ema'"):
-        replace(expected, rows="ema").answers(rows)
+        expected.model_copy(update={"rows": "ema"}).answers(rows)
 
 
 @pytest.mark.slow
 def test_the_page_is_as_it_would_be_written(page: ModuleType) -> None:
     text = page.PAGE.read_text(encoding="utf-8")
-    assert page.renewed(text) == text
+    assert page.renewed(text, page.listed()) == text
