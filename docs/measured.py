@@ -1,15 +1,12 @@
-"""The section "Measured" of techniques.md: sentences with intervals, each with its query.
+"""The section "Measured" of techniques.md: tables and verdicts, each from one query.
 
-``python docs/measured.py`` writes what it says of each claim of measured.yaml, from packaged data;
-``--check`` says whether it is as it would be written.
+``python docs/measured.py`` writes it from packaged data; a slow test holds the page to it.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
 import shlex
-import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -21,30 +18,46 @@ from pydantic import BaseModel, ConfigDict
 from analysis.figure_data import Query
 from analysis.fit.comparisons import ratio_text
 from analysis.fit.interval import Interval
-from analysis.techniques.table import RATIOS, p_text
+from analysis.techniques.table import RATIOS
 from batchscale import answers
-from batchscale.output.technique_table import techniques
-from results.errors import ResultsError
 from results.reader import open as open_results
-from validation.page import blocks, renew
 
-DOCS = Path(__file__).resolve().parent
-LIST = DOCS / "measured.yaml"
-PAGE = DOCS / "techniques.md"
+PAGE = Path(__file__).resolve().parent / "techniques.md"
+LIST = PAGE.with_name("measured.yaml")
+HEADING = "## Measured\n"
+FIXED = ConfigDict(frozen=True, extra="forbid")
 
-_LEVEL = 0.1
-"""Largest corrected p of what is called different."""
+INTRODUCTION = """`python docs/measured.py` writes this section from packaged data.
+
+Each experiment changes one factor at a time, with the same number of trials and one tuned
+metaparameter each. A table has the ratios to plain training, with 90 % intervals, of the techniques
+that differ from it: in **bold** the ratios that differ from 1 (corrected for the false discovery
+rate: of these, one in ten may be a chance result). If a curve is not level at an end, its critical
+batch size is bounded, and the column has the ratio of the fewest examples to the fewest steps over
+the common batch sizes. Pictures have all techniques. The notes that a command prints say what
+limits each row. These models are small and their targets early.
+"""
+
+VERDICTS = """### Published claims
+
+Each cell has the ratio in our data, its 90 % interval and a verdict. *Agrees*, *disagrees*: the
+ratio differs from 1 (corrected p at most 0.1), on the claim's side or on the other. *Compatible*:
+the data do not contradict a claim that something does not change or grow; the interval says how
+large a change is possible. *Undecided*: neither. *Not tested*: the technique acted before the
+target in less than half of the best trials.
+"""
 
 
 class Expected(BaseModel):
-    """What a published claim says of a ratio; the keys are described in measured.yaml."""
+    """What a published claim says of a ratio."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = FIXED
 
     says: str
     quantity: str
     side: Literal["above 1", "1", "not above 1"]
     rows: str = ""
+    """How the names of the rows begin that it is about."""
 
     def verdict(self, ratio: dict[str, float | None], *, tested: bool = True) -> str:
         """What a measured ratio says of it (``analysis.techniques.table.Ratio``)."""
@@ -59,160 +72,205 @@ class Expected(BaseModel):
             return "undecided"
         return "undecided" if self.side == "1" and (low is None or below) else "compatible"
 
-    def sentence(self, rows: Sequence[dict[str, Any]]) -> str:
-        """With each row's ratio, its interval and the verdict."""
-        answers = []
+    def answers(self, rows: Sequence[dict[str, Any]]) -> str:
+        """Each row's ratio with its interval and the verdict."""
+        texts = []
         for row in rows:
             if row["name"].startswith(self.rows) and self.quantity in row["ratios"]:
                 ratio = row["ratios"][self.quantity]
-                interval = Interval(**{end: ratio[end] for end in ("value", "low", "high")})
-                p = "" if ratio["p_corrected"] is None else f", p {p_text(ratio['p_corrected'])}"
-                known = ratio_text(interval)
-                answers.append(
-                    f"{row['name']} {known}{p}: *{self.verdict(ratio, tested=row['tested'])}*"
-                )
-        if not answers:
+                verdict = self.verdict(ratio, tested=row["tested"])
+                texts.append(f"`{row['name']}` {_ratio(ratio)}, *{verdict}*")
+        if not texts:
             raise ValueError(f"no row begins with {self.rows!r}: {self.says}")
-        expected = f"{RATIOS[self.quantity]}, expected {self.side}"
-        return f"{self.says} ({expected}): {'; '.join(answers)}"
+        return "; ".join(texts)
+
+
+_LEVEL = 0.1
+
+
+class Data(BaseModel):
+    """A query: the trials of one experiment, and what they are called."""
+
+    model_config = FIXED
+
+    name: str
+    where: str
+    source: str = "own"
+    baseline: str | None = None
+    quantities: tuple[str, ...] = ()
+    correction: str | None = None
+
+    @property
+    def options(self) -> str:
+        """Of the command: the source, and which of its trials."""
+        where = shlex.quote(self.where) if '"' in self.where else f'"{self.where}"'
+        return f"{self.source} --where {where}"
+
+    @property
+    def command(self) -> str:
+        """What prints the same numbers, with their notes."""
+        options = "" if self.baseline is None else f" --baseline {self.baseline}"
+        options += "".join(f" --quantity {name}" for name in self.quantities)
+        options += "" if self.correction is None else f" --correction {self.correction}"
+        return f"batchscale techniques {self.options}{options}"
+
+
+class Screen(BaseModel):
+    """An experiment that asks which of many techniques matter: its table and its picture."""
+
+    model_config = FIXED
+
+    title: str
+    what: str
+    experiment: str
+
+    @property
+    def data(self) -> Data:
+        """Its trials."""
+        where = f"experiment = '{self.experiment}'"
+        return Data(name=self.experiment, where=where, correction="fdr")
+
+    def text(self) -> Iterator[str]:
+        """Table, findings, commands, picture."""
+        yield f"### {self.title}\n\n{self.what}\n"
+        rows = measured(self.data)
+        yield f"| technique | {' | '.join(RATIOS.values())} |\n|{'---|' * (len(RATIOS) + 1)}"
+        for row in rows:
+            if row["tested"] and any(map(_differs, row["ratios"].values())):
+                ratios = (_cell(row["ratios"][name]) for name in RATIOS)
+                yield f"| `{row['name']}` | {' | '.join(ratios)} |"
+        yield ""
+        yield from (f"- {finding}." for finding in findings(rows))
+        file = f"{self.experiment}.png"
+        plot = f"batchscale plot techniques {self.data.options} -o {file}"
+        yield f"\n```sh\n{self.data.command}\n{plot}\n```\n"
+        yield f"![Ratios of each technique to plain training, with intervals](img/{file})\n"
 
 
 class Claim(BaseModel):
-    """A published claim, and the query that answers it from ours."""
+    """A published claim, what it expects, and the data of ours that answer it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = FIXED
 
     title: str
     claim: str
-    source: str
-    where: str
-    baseline: str | None = None
-    quantities: tuple[str, ...] = ()
-    screens: bool = False
-    picture: str | None = None
-    expected: tuple[Expected, ...] = ()
+    expected: tuple[Expected, ...]
+    data: tuple[Data, ...]
+
+    def text(self) -> Iterator[str]:
+        """A table of verdicts, a row for each data set, and the commands."""
+        yield f"#### {self.title}\n\n{self.claim}\n"
+        heads = (f"{e.says} ({RATIOS[e.quantity]}: {e.side})" for e in self.expected)
+        yield f"| data | {' | '.join(heads)} |\n|{'---|' * (len(self.expected) + 1)}"
+        for data in self.data:
+            rows = measured(data)
+            cells = (each.answers(rows) for each in self.expected)
+            yield f"| {data.name} | {' | '.join(cells)} |"
+        commands = "\n".join(data.command for data in self.data)
+        yield f"\n```sh\n{commands}\n```\n"
 
 
-def claims(path: Path = LIST) -> list[Claim]:
-    """Those of measured.yaml."""
-    return [Claim(**item) for item in yaml.safe_load(path.read_text(encoding="utf-8"))]
+def _ratio(ratio: dict[str, float | None]) -> str:
+    return ratio_text(Interval(**{end: ratio[end] for end in ("value", "low", "high")}))
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Write the section, or check it; the exit status."""
-    parser = argparse.ArgumentParser(prog="python docs/measured.py", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="only say whether it is as written")
-    given = parser.parse_args(arguments)
-    made = text(claims())
-    if given.check:
-        same = blocks(PAGE.read_text(encoding="utf-8"))["measured"] == made
-        print("techniques.md is as it would be written" if same else "run it again")
-        return int(not same)
-    renew({"measured": made}, PAGE)
-    print(f"wrote {PAGE}")
-    return 0
+def _differs(ratio: dict[str, float | None]) -> bool:
+    p = ratio["p_corrected"]
+    return p is not None and p <= _LEVEL
 
 
-def text(listed: Sequence[Claim]) -> str:
-    """What is said of each claim."""
-    return "\n".join(part for claim in listed for part in section(claim)).strip("\n")
+def _cell(ratio: dict[str, float | None]) -> str:
+    return f"**{_ratio(ratio)}**" if _differs(ratio) else _ratio(ratio)
 
 
-def section(claim: Claim) -> Iterator[str]:
-    """The claim, the sentences, and the command that makes them."""
-    yield f"### {claim.title}\n\n{claim.claim}\n"
-    answer = measured(claim)
-    if answer is None:
-        yield "Not measured: no packaged data answer this yet.\n"
-        return
-    rows, table = answer
-    if claim.screens:
-        yield table
-    same: dict[str, list[str]] = {}
-    for row in rows:
-        if _NOTHING in row["sentence"]:
-            same.setdefault(row["baseline"], []).append(row["name"])
-        else:
-            yield f"- {_sentence(row['sentence'])}"
-    for baseline, names in same.items():
-        yield f"- {_sentence(f'{_listed(names)} {_NOTHING} {baseline}')}"
-    if claim.expected:
-        yield "\nOf the claim:\n"
-        yield from (f"- {each.sentence(rows)}." for each in claim.expected)
-    yield f"\nCorrected for {rows[0]['compared']} ratios. What limits them:\n"
-    yield from (f"- {_sentence(note)}" for note in limits(rows, together=claim.screens))
-    where = shlex.quote(claim.where) if '"' in claim.where else f'"{claim.where}"'
-    options = "" if claim.baseline is None else f" --baseline {claim.baseline}"
-    options += "".join(f" --quantity {name}" for name in claim.quantities)
-    options += " --correction fdr" if claim.screens else ""
-    command = f"batchscale techniques {claim.source} --where {where}{options}"
-    yield f"\n```sh\n{command}\n```\n"
-    if claim.picture is not None:
-        name = Path(claim.picture).name
-        yield "The same as a figure, corrected by Dunnett's method, which is stricter:\n"
-        yield f"```sh\nbatchscale plot techniques {claim.source} --where {where} -o {name}\n```\n"
-        yield f"![Ratios of each technique to plain training, with intervals]({claim.picture})\n"
+def findings(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """A sentence for each quantity in which rows differ from plain training, for the rows that do
+    not, for those that were not tested, and for how best trials repeat."""
+    tested = [row for row in rows if row["tested"]]
+    for quantity, (label, above, below) in _SAYS.items():
+        sides: dict[str, list[str]] = {}
+        for row in tested:
+            ratio = row["ratios"][quantity]
+            if _differs(ratio):
+                side = above if (ratio["low"] or 0) > 1 else below
+                sides.setdefault(side, []).append(row["name"])
+        if sides:
+            texts = (f"{side} with {_names(names)}" for side, names in sides.items())
+            yield f"**{label}**: {'; '.join(texts)}"
+    alike = [row for row in tested if not any(map(_differs, row["ratios"].values()))]
+    known = [row["name"] for row in alike if row["ratios"]["min_steps"]["value"] is not None]
+    unknown = [row["name"] for row in alike if row["name"] not in known]
+    late = [row["name"] for row in rows if not row["tested"]]
+    for label, names in (
+        ("Cannot be distinguished from plain training", known),
+        ("Unknown", unknown),
+        ("Not tested, because they began after the target", late),
+    ):
+        if names:
+            yield f"**{label}**: {_names(names)}"
+    notes = (note for row in rows for note in row["notes"])
+    again = [float(match[1]) for note in notes if (match := _AGAIN.fullmatch(note))]
+    if again:
+        yield (
+            "**Repeats**: trained again with fresh seeds, the best configurations take "
+            f"{min(again):.2f} to {max(again):.2f} times their best trials' steps"
+        )
 
 
-_NOTHING = "cannot be distinguished from"
-_REPEATED = re.compile(r"\d+ (?:of the )?repeated runs are .*")
+_SAYS = {
+    "critical_batch_size": ("Critical batch size", "larger", "smaller"),
+    "perfect_scaling_until": ("End of perfect scaling", "larger", "smaller"),
+    "min_steps": ("Steps at large batch sizes", "more", "fewer"),
+    "min_examples": ("Steps at small batch sizes", "more", "fewer"),
+}
 _AGAIN = re.compile(
     r".*trained again with fresh seeds.* takes (\S+) times its best trial's steps.*"
 )
 
 
-def limits(rows: Sequence[dict[str, Any]], *, together: bool = False) -> Iterator[str]:
-    """Each note once, with the names of the rows that have it.
-
-    ``together``: how the best trials of all curves repeat is one note, not one a row.
-    """
-    about: dict[str, list[str]] = {}
-    for row in rows:
-        for note in row["notes"]:
-            if not _REPEATED.search(note):
-                about.setdefault(note, []).append(row["name"])
-    if together:
-        again = {note: float(match[1]) for note in about if (match := _AGAIN.fullmatch(note))}
-        for note in again:
-            del about[note]
-        if again:
-            yield (
-                "trained again with fresh seeds, the best configurations of the curves take "
-                f"{min(again.values()):.2f} to {max(again.values()):.2f} times their best trials' "
-                "steps (medians over batch sizes)"
-            )
-    for note, names in about.items():
-        of_all = note.startswith("the baseline") or len(names) == len(rows) > 1
-        yield note if of_all else f"{_listed(names)}: {note}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    *first, last = names
+def _names(names: Sequence[str]) -> str:
+    *first, last = (f"`{name}`" for name in names)
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
+class Sections(BaseModel):
+    """What measured.yaml lists."""
+
+    model_config = FIXED
+
+    screens: tuple[Screen, ...] = ()
+    claims: tuple[Claim, ...] = ()
 
 
-def measured(claim: Claim) -> tuple[list[dict[str, Any]], str] | None:
-    """The rows of the table, and the table; None where the packaged data have no such trial."""
-    query = Query(sources=(_opened(claim.source),), where=claim.where, baseline=claim.baseline)
-    try:
-        table = answers.techniques(
-            query,
-            correction="fdr" if claim.screens else None,
-            quantities=claim.quantities or None,
-        )
-    except ResultsError as error:
-        if "no trial" in str(error):
-            return None
-        raise
-    return table.to_dicts(), techniques(table, "markdown")
+def listed(path: Path = LIST) -> Sections:
+    """The sections of ``path``.
+
+    Raises:
+        ValidationError: a key that is missing, unknown, or of another type.
+    """
+    return Sections.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+def renewed(page: str, sections: Sections) -> str:
+    """``page`` with the section in the place of the old one, or at its end."""
+    head, _, rest = page.partition(HEADING)
+    _, follows, tail = rest.partition("\n## ")
+    parts = [INTRODUCTION, *(part for screen in sections.screens for part in screen.text())]
+    parts += [VERDICTS, *(part for claim in sections.claims for part in claim.text())]
+    text = "\n".join(parts).strip("\n")
+    return f"{head.rstrip()}\n\n{HEADING}\n{text}\n" + (f"\n## {tail}" if follows else "")
+
+
+def measured(data: Data) -> list[dict[str, Any]]:
+    """The rows of the table of techniques."""
+    query = Query(sources=(_opened(data.source),), where=data.where, baseline=data.baseline)
+    quantities = data.quantities or None
+    return answers.techniques(query, correction=data.correction, quantities=quantities).to_dicts()
 
 
 _opened = cache(open_results)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8"), listed()), encoding="utf-8")
+    print(f"wrote {PAGE}")

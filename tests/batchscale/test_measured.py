@@ -2,66 +2,70 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tests.docs.conftest import program
-from validation.page import blocks
+ROOT = Path(__file__).resolve().parents[2]
+CLEAR = {"value": 2.0, "low": 1.5, "high": 2.7, "p_corrected": 0.012}
+SAME = {"value": 0.93, "low": 0.62, "high": 1.4, "p_corrected": 1.0}
+OPEN = dict.fromkeys(CLEAR)
+QUANTITIES = ("critical_batch_size", "perfect_scaling_until", "min_steps", "min_examples")
 
-ROW = {
-    "name": "clip 1",
-    "baseline": "sgd",
-    "sentence": "clip 1 over sgd: critical batch size 3.9 [3.4, 4.6] (p 0.001)",
-    "notes": ["the ratio of perfect_scaling_until is open above"],
-    "compared": 4,
-    "tested": True,
-}
-SAME = [
-    {**ROW, "name": name, "sentence": f"{name} cannot be distinguished from sgd (least p 1)"}
-    for name in ("ema 0.9", "ema 0.99", "dropout 0.1")
-]
+
+def row(
+    name: str, tested: bool = True, notes: tuple[str, ...] = (), **ratios: Any
+) -> dict[str, Any]:
+    """A row of ``batchscale techniques --json``; ratios that are not given do not differ."""
+    every = {**dict.fromkeys(QUANTITIES, SAME), **ratios}
+    return {"name": name, "tested": tested, "ratios": every, "notes": list(notes)}
 
 
 @pytest.fixture(scope="module")
 def page() -> ModuleType:
-    module: ModuleType = program("measured")
+    spec = importlib.util.spec_from_file_location("measured_page", ROOT / "docs" / "measured.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses ask for it
+    spec.loader.exec_module(module)
     return module
 
 
-def test_each_claim_has_a_sentence_and_its_query(
+def test_a_screen_has_a_row_for_what_differs_and_names_the_rest(
     page: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers: dict[str, tuple[list[dict[str, Any]], str] | None] = {
-        "known": ([ROW], "| the table |\n"),
-        "absent": None,
-    }
-    monkeypatch.setattr(page, "measured", lambda claim: answers[claim.where])
-    claims = [
-        page.Claim(title=where, claim="A claim.", source="own", where=where, baseline="sgd")
-        for where in answers
+    again = "trained again with fresh seeds, the best configuration takes {} times its best trial's"
+    rows = [
+        row("clip 1", min_steps=CLEAR, notes=(again.format("1.20") + " steps (two)",)),
+        row("ema 0.9", notes=(again.format("1.58") + " steps",)),
+        row("dropout 0.1"),
+        row("freeze 0.*", **dict.fromkeys(QUANTITIES, OPEN)),
+        row("swa 0.75", tested=False),
     ]
-    text = page.text(claims)
-    assert text.startswith("### known\n\nA claim.\n\n")
-    assert "- Clip 1 over sgd: critical batch size 3.9 [3.4, 4.6] (p 0.001).\n" in text
-    assert "- Clip 1: the ratio of perfect_scaling_until is open above.\n" in text
-    assert 'batchscale techniques own --where "known" --baseline sgd\n' in text
-    assert text.count("Not measured") == 1
-    assert "| the table |" not in text
-
-
-def test_a_screen_has_its_table_and_names_together_what_does_not_differ(
-    page: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(page, "measured", lambda _: ([ROW, *SAME], "| the table |\n"))
-    claim = page.Claim(title="All", claim="A claim.", source="own", where="known", screens=True)
-    text = page.text([claim])
-    assert "| the table |\n" in text
-    assert "- Clip 1 over sgd: critical batch size" in text
-    assert "- Ema 0.9, ema 0.99 and dropout 0.1 cannot be distinguished from sgd.\n" in text
-    assert "- The ratio of perfect_scaling_until is open above.\n" in text
-    assert 'batchscale techniques own --where "known" --correction fdr\n' in text
+    monkeypatch.setattr(page, "measured", lambda _: rows)
+    screen = page.Screen(title="All", what="Against SGD.", experiment="techniques-all")
+    text = page.renewed("# Techniques\n\n## Rules\n", page.Sections(screens=(screen,)))
+    assert text.startswith("# Techniques\n\n## Rules\n\n## Measured\n\n")
+    same = "0.93 [0.62, 1.4]"
+    assert text.count(same) == 3
+    assert f"| `clip 1` | {same} | {same} | **2.0 [1.5, 2.7]** | {same} |\n" in text
+    assert "- **Steps at large batch sizes**: more with `clip 1`.\n" in text
+    assert "plain training**: `ema 0.9` and `dropout 0.1`.\n" in text
+    assert "- **Unknown**: `freeze 0.*`.\n" in text
+    assert "target**: `swa 0.75`.\n" in text
+    assert "the best configurations take 1.20 to 1.58 times" in text
+    command = "batchscale techniques own --where \"experiment = 'techniques-all'\" --correction fdr"
+    assert f"```sh\n{command}\n" in text
+    assert page.renewed(text, page.Sections(screens=(screen,))) == text
+    assert (
+        page.renewed(text + "\n## Later\n", page.Sections(screens=(screen,)))
+        == text + "\n## Later\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,52 +101,30 @@ def test_what_a_ratio_says_of_a_claim(
 def test_a_published_claim_has_each_ratio_with_its_interval_and_a_verdict(
     page: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ratios = [
-        {"value": 2.0, "low": 1.5, "high": 2.7, "p_corrected": 0.012},
-        {"value": 0.93, "low": 0.62, "high": 1.4, "p_corrected": 1.0},
-    ]
     rows = [
-        {**SAME[0], "name": name, "ratios": {"min_steps": ratio}}
-        for name, ratio in zip(("prune 0.5", "prune 0.8"), ratios, strict=True)
+        row("prune 0.5", min_steps=CLEAR),
+        row("prune 0.8", tested=False),
+        row("clip 1", min_steps=CLEAR),
     ]
-    rows[1]["tested"] = False
-    rows.append({**SAME[0], "name": "clip 1", "ratios": {"min_steps": ratios[0]}})
-    monkeypatch.setattr(page, "measured", lambda _: (rows, ""))
+    monkeypatch.setattr(page, "measured", lambda _: rows)
     expected = page.Expected(
         says="It is harder", quantity="min_steps", side="above 1", rows="prune"
     )
-    claim = page.Claim(
-        title="Harder", claim="A claim.", source="own", where="known", expected=(expected,)
-    )
+    data = page.Data(name="digits", where="known", baseline="sgd", quantities=("min_steps",))
+    claim = page.Claim(title="Harder", claim="A claim.", expected=(expected,), data=(data,))
+    text = page.renewed("# Techniques\n", page.Sections(claims=(claim,)))
     assert (
-        "\nOf the claim:\n\n- It is harder (least steps, expected above 1): "
-        "prune 0.5 2.0 [1.5, 2.7], p 0.012: *agrees*; prune 0.8 0.93 [0.62, 1.4], p 1: "
-        "*not tested*.\n"
-    ) in page.text([claim])
+        "| data | It is harder (least steps: above 1) |\n|---|---|\n"
+        "| digits | `prune 0.5` 2.0 [1.5, 2.7], *agrees*; "
+        "`prune 0.8` 0.93 [0.62, 1.4], *not tested* |\n"
+    ) in text
+    options = "--baseline sgd --quantity min_steps"
+    assert f'batchscale techniques own --where "known" {options}\n' in text
     with pytest.raises(ValueError, match="no row begins with 'ema'"):
-        expected.model_copy(update={"rows": "ema"}).sentence(rows)
-
-
-def test_how_the_best_trials_repeat_is_one_note_of_a_screen(page: ModuleType) -> None:
-    again = "trained again with fresh seeds, the best configuration takes {} times its best trial's"
-    rows = [
-        {"name": name, "notes": [again.format(times) + " steps (two)", "20 repeated runs are not"]}
-        for name, times in (("clip 1", "1.20"), ("ema 0.9", "1.58"))
-    ]
-    assert [note.split(" times")[0] for note in page.limits(rows)] == [
-        "clip 1: trained again with fresh seeds, the best configuration takes 1.20",
-        "ema 0.9: trained again with fresh seeds, the best configuration takes 1.58",
-    ]
-    (note,) = page.limits(rows, together=True)
-    assert "take 1.20 to 1.58 times their best trials' steps" in note
-
-
-def test_every_claim_of_the_list_is_a_heading_of_the_page(page: ModuleType) -> None:
-    made = blocks(page.PAGE.read_text(encoding="utf-8"))["measured"]
-    titles = [line.removeprefix("### ") for line in made.splitlines() if line.startswith("### ")]
-    assert titles == [claim.title for claim in page.claims()]
+        expected.model_copy(update={"rows": "ema"}).answers(rows)
 
 
 @pytest.mark.slow
 def test_the_page_is_as_it_would_be_written(page: ModuleType) -> None:
-    assert blocks(page.PAGE.read_text(encoding="utf-8"))["measured"] == page.text(page.claims())
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert page.renewed(text, page.listed()) == text

@@ -38,7 +38,8 @@ def test_the_readme_runs_as_written(
 ) -> None:
     monkeypatch.setattr(LiveReport, "forever", answer_once)
     ran = run_page("README.md", command, cluster)
-    assert len([line for line in ran if line.startswith("batchscale query")]) == 3
+    assert len([line for line in ran if line.startswith("batchscale sweep")]) == 2
+    assert (cluster / "report.html").is_file()
     assert (cluster / "steps.pdf").is_file()
     assert (cluster / "steps.csv").is_file()
 
