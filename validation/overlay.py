@@ -16,9 +16,9 @@ from analysis.curves.curve import Curve
 from analysis.figures import save
 from analysis.figures.drawing import marks
 from analysis.figures.drawing.colours import FAINT, INK
-from analysis.figures.drawing.optimizer_styles import style_numbers
+from analysis.figures.drawing.optimizer_styles import CurveStyle, style_numbers
 from analysis.figures.drawing.page import COLUMN, Page
-from analysis.figures.drawing.style import CurveStyle, curve_style, grid, log2_axis
+from analysis.figures.drawing.style import curve_style, grid, log2_axis
 from analysis.fit.regimes import Regimes
 from validation.packaged import interval, located, named, sources
 from validation.page import PAGE, table
