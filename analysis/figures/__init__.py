@@ -3,9 +3,9 @@
 ``steps`` is steps.py in this folder, ``shallue-fig1`` is shallue/fig1.py: a new file is a new
 figure, described by the first sentence of its docstring. The file has
 
-- ``draw(data, *, ax=None, page=None, ...) -> Axes``: draws a `analysis.figure_data.FigureData`, on
-  ``ax``, or on a new figure whose size ``page`` (`drawing.page.Page`) says. A figure that needs
-  neither leaves them out. Further keyword arguments are the figure's options.
+- ``draw(data, *, page, ...) -> Axes``: draws a `analysis.figure_data.FigureData` on the panels of a
+  ``page`` (`drawing.page.Page`), which may be the caller's own axes. A user's figure may take those
+  as ``ax=None``, or neither. Further keyword arguments are the figure's options.
 - ``numbers(data, ...) -> DataFrame``: the numbers in the figure, for the CSV beside it. It takes
   the same options. A user's figure may leave it out.
 """
@@ -79,8 +79,8 @@ class FigureKind:
     def draw_on(
         self, data: FigureData, ax: Axes | None, page: Page, options: Mapping[str, object]
     ) -> Axes:
-        """Draw it; its axes, the first of them where it has several."""
-        if ax is not None and "ax" not in self._arguments:
+        """Draw it on a page; its axes, the first of them where it has several."""
+        if ax is not None and not {"ax", "page"} & {*self._arguments}:
             raise ResultsError(
                 f"figure {self.name} cannot be drawn on given axes",
                 hint="leave out ax, or add the keyword argument ax=None to its function",
@@ -161,10 +161,10 @@ def draw(
         regimes: the regimes of such curves, None for a curve that has none; computed if not given.
         ax: axes to draw on (the main panel alone); else a new figure.
         tolerance: of the regimes, where they are computed here.
-        width: ``column`` (3.4 inches), ``two-columns`` (7), ``slide`` (10, with larger type) or
+        width: ``column`` (3.4 inches), ``two-columns`` (7), ``slide`` (16:9) or
             inches; one column, or two where the figure needs them, unless given.
-        style: a matplotlib style sheet's file or name, which overrides the packaged one
-            (``analysis/figures/drawing/batchscale.mplstyle``), as the caller's settings do.
+        style: a matplotlib style content's file or name, which overrides the packaged one
+            (``analysis/figures/drawing/paper.mplstyle``), as the caller's settings do.
         options: the figure's own.
 
     Raises:
@@ -172,7 +172,6 @@ def draw(
             ``ax``, or a width together with ``ax``.
     """
     from analysis.figures.drawing.page import Page, literal_text, remember_style, take_literally
-    from analysis.figures.drawing.text_fit import fit_figure
 
     kind = get(figure) if isinstance(figure, str) else figure
     kind.check(options)
@@ -181,14 +180,14 @@ def draw(
             "width sets the size of a new figure, and ax belongs to a figure that exists",
             hint="leave out one of them",
         )
-    page = Page.of(width, style)
+    page = Page.of(width, style, ax=ax)
     with page.context(), literal_text() if kind.packaged else nullcontext():
         if ax is not None and kind.packaged:
             take_literally(ax, every=True)
         drawn = kind.draw_on(_data(data, regimes, tolerance), ax, page, options)
         whole = drawn.get_figure(root=True)
         if ax is None and whole is not None:
-            fit_figure(whole)
+            page.finish()
             remember_style(whole)
         if kind.packaged and whole is not None:
             take_literally(whole if ax is None else drawn)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -17,25 +16,14 @@ from analysis.curves.estimators import ENOUGH, Budget
 from analysis.curves.groups import labels
 from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, ground, ink
-from analysis.figures.drawing.legends import entry, shared_legend
-from analysis.figures.drawing.page import COLUMN, Page, mark, stroke
-from analysis.figures.drawing.style import (
-    DASHES,
-    grid,
-    left_column,
-    log2_axis,
-    shape,
-    size_bar,
-    size_colours,
-    tiles,
-)
+from analysis.figures.drawing.marks import entry
+from analysis.figures.drawing.page import Page, name_once
+from analysis.figures.drawing.style import DASHES, grid, size_axis, size_bar, size_colours
 from analysis.fit.interval import Interval
 from analysis.fit.search_limits import SearchTrend, search_trend
 from analysis.formatting import units
 from results.errors import ResultsError
 
-_PANEL, _LEAST = 2.1, 1.8
-"""Inches of a panel: its height, and the width that it needs."""
 _TOP = 1.5
 """Ratios above it are cut off: they say that N is far too small."""
 _BARS = 2.5
@@ -44,7 +32,7 @@ _NAMES = ("curve", "batch_size", "n", "expected_best", "ratio", "trials", "enlar
 _OVER_LIMIT = ("over_limit", "over_limit_low", "over_limit_high", "over_limit_trend")
 
 
-def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
+def draw(data: FigureData, *, page: Page) -> Axes:
     """A panel a curve: for each batch size the expected best of n trials over the best of N.
 
     Where the search space was enlarged, n counts the trials within the space as it was first given.
@@ -59,31 +47,32 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     curves = [curve for curve in data.curves if _budgets(curve)]
     if not curves:
         raise ResultsError("no budget check to draw", hint=_why_not(data.curves))
-    trends = [search_trend(curve) if ax is None else None for curve in curves]
-    axes, beneath = _panels(ax, page, len(curves), any(trends))
-    budgets = [budget for curve in curves for budget in _budgets(curve)]
-    colours = size_colours([size for size, _ in budgets])
-    names = labels([curve.group for curve in curves])
-    for panel_ax, curve, name in zip(axes, curves, names, strict=True):
-        _draw_panel(panel_ax, curve, name, colours)
+    trends = [search_trend(curve) if page.ax is None else None for curve in curves]
+    heights = (1.8, 1.8) if any(trends) else (1.8,)
+    axes, *beneath = page.panels([len(curves)], "curve", 1.9, *heights)
+    sizes = [size for curve in curves for size, _ in _budgets(curve)]
+    colours = size_colours(sizes)
     highest = [max(budget.fewest_ratio for _, budget in _budgets(curve)) for curve in curves]
     top = max(min(_TOP, ratio) for ratio in highest)
-    for panel_ax in axes:
-        panel_ax.set_ylim(1 - 0.03 * (top - 1), 1 + 1.12 * (max(top, 1.08) - 1))
-    for panel_ax in left_column(axes):
-        panel_ax.set_ylabel("expected best of n / best of N")
-    _draw_limits(beneath, trends, colours)
-    size_bar([*axes, *beneath], colours, units(curve.example_unit for curve in curves))
+    for ax, curve, name in zip(axes, curves, labels([c.group for c in curves]), strict=True):
+        trials = _draw_panel(ax, curve, colours)
+        ax.set_ylim(1 - 0.03 * (top - 1), 1 + 1.12 * (max(top, 1.08) - 1))
+        page.title(ax, f"{name}, N = {trials}", color=ink())
+    if beneath:
+        _draw_limits(beneath[0], trends, colours)
+        for ax in beneath[0]:
+            size_axis(ax, sizes, page.panel, 1.4)
+    every = [ax for row in (axes, *beneath) for ax in row]
+    for row in (axes, *beneath):
+        name_once(row)
+    size_bar(every, colours, units(curve.example_unit for curve in curves))
     mean = "geometric mean; beneath, trend" if beneath else "geometric mean"
     handles = [
         entry(mean, color=ink(), linewidth=1.8),
         entry("half of the trials", color=faint(), linewidth=0.8),
         entry(f"{ENOUGH:.0%} more steps", color=faint(), linewidth=0.8, linestyle=DASHES),
     ]
-    shared_legend(
-        axes, handles, None if ax is None else {"loc": "upper right"},
-        ncols=3, fontsize="small", handlelength=2,
-    )  # fmt: skip
+    page.legend(axes, handles)
     return axes[0]
 
 
@@ -126,27 +115,6 @@ def _inverse(limit: Interval) -> tuple[float, float, float]:
     return 1 / value, 1 / high, 1 / low
 
 
-def _panels(
-    ax: Axes | None, page: Page | None, count: int, limits: bool
-) -> tuple[list[Axes], list[Axes]]:
-    """A panel a curve for its budgets, and another beneath for its limits (none without)."""
-    need = COLUMN if count == 1 else 2 * COLUMN
-    if ax is not None or not limits:
-        return tiles(
-            ax, page, count, "curve", _PANEL, least=_LEAST, need=need, sharex=False, sharey=True
-        ), []
-    page = page or Page()
-    rows, columns = shape(page, count, _LEAST, need)
-    figure, made = plt.subplots(
-        2 * rows, columns, sharey="row", squeeze=False, layout="constrained",
-        figsize=page.size(need, 2 * _PANEL * rows + 0.75),
-    )  # fmt: skip
-    above, beneath = ([*made[first::2].ravel()] for first in (0, 1))
-    for unused in (*above[count:], *beneath[count:]):
-        figure.delaxes(unused)
-    return above[:count], beneath[:count]
-
-
 def _budgets(curve: Curve) -> list[tuple[int, Budget]]:
     return [
         (point.batch_size, point.budget)
@@ -164,12 +132,13 @@ def _why_not(curves: Sequence[Curve]) -> str:
     return "it needs one training algorithm a curve, the minimum of one search, and several trials"
 
 
-def _draw_panel(ax: Axes, curve: Curve, name: str, colours: ScalarMappable) -> None:
+def _draw_panel(ax: Axes, curve: Curve, colours: ScalarMappable) -> int:
+    """The number of trials, too."""
     sizes, budgets = zip(*_budgets(curve), strict=True)
     grid(ax)
     for size, budget in zip(sizes, budgets, strict=True):
         ax.plot(budget.shares, np.array(budget.expected) / budget.expected[-1], zorder=3,
-                color=colours.to_rgba(np.array(size)), linewidth=stroke(0.9))  # fmt: skip
+                color=colours.to_rgba(np.array(size)), linewidth=0.9)  # fmt: skip
     trials = max(budget.first for budget in budgets)
     starts = [budget.shares[0] for budget in budgets]
     first, last = max(starts), min(budget.first for budget in budgets)
@@ -177,50 +146,44 @@ def _draw_panel(ax: Axes, curve: Curve, name: str, colours: ScalarMappable) -> N
         n = np.linspace(first, last, 200)
         ratios = [np.interp(n, b.shares, b.expected) / b.expected[-1] for b in budgets]
         mean = np.exp(np.mean(np.log(ratios), axis=0))
-        ax.plot(n, mean, color=ink(), linewidth=stroke(1.8), zorder=4)
-    ax.axhline(1 + ENOUGH, color=faint(), linewidth=stroke(0.8), linestyle=DASHES, zorder=2)
-    ax.axvline(trials / 2, color=faint(), linewidth=stroke(0.8), zorder=2)
+        ax.plot(n, mean, color=ink(), linewidth=1.8, zorder=4)
+    ax.axhline(1 + ENOUGH, color=faint(), linewidth=0.8, linestyle=DASHES, zorder=2)
+    ax.axvline(trials / 2, color=faint(), linewidth=0.8, zorder=2)
     ax.set_xlim(min(*starts, trials / 2) - 0.02 * trials, trials * 1.01)
     ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    ax.yaxis.set_major_locator(MaxNLocator(6))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
+    _ratios(ax)
     ax.set_xlabel("trials n")
-    ax.set_title(f"{name}, N = {trials}", color=ink())
+    ax.set_ylabel("expected best of n / best of N")
+    return trials
+
+
+def _ratios(ax: Axes) -> None:
+    ax.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
 
 
 def _draw_limits(
     axes: Sequence[Axes], trends: Sequence[SearchTrend | None], colours: ScalarMappable
 ) -> None:
     """The best of N over its limit, a point a batch size, and the trend."""
-    if not axes:
-        return
     limits = [[(size, *_inverse(limit)) for size, limit in t.limits] if t else [] for t in trends]
     values = [value for each in limits for _, value, _, _ in each]
     above = [high for each in limits for _, _, _, high in each]
     top = min(max(above), 1 + _BARS * max(max(values) - 1, 0.01))
-    low, high = colours.get_clim()
-    assert low is not None
-    assert high is not None
     for ax, each, trend in zip(axes, limits, trends, strict=True):
         grid(ax)
         for size, value, least, most in each:
             colour = colours.to_rgba(np.array(size))
-            ax.plot([size, size], [least, most], color=colour, alpha=0.45, linewidth=stroke(0.9))
-            ax.plot(
-                size, value, marker="o", markersize=mark(4), color=colour, zorder=5,
-                markeredgewidth=0.5, markeredgecolor=ground(),
-            )  # fmt: skip
+            ax.plot([size, size], [least, most], color=colour, alpha=0.45, linewidth=0.9)
+            ax.plot(size, value, marker="o", color=colour, zorder=5, markeredgewidth=0.5,
+                    markeredgecolor=ground())  # fmt: skip
         if trend is not None:
             sizes = np.geomspace(trend.limits[0][0], trend.limits[-1][0], 200)
-            ax.plot(sizes, trend.excess(sizes), color=ink(), linewidth=stroke(1.8), zorder=4)
+            ax.plot(sizes, trend.excess(sizes), color=ink(), linewidth=1.8, zorder=4)
         else:
-            ax.set_title("limit not known", color=faint(), fontsize="small")
-        ax.set_xscale("log")
-        ax.set_xlim(low / 1.4, high * 1.4)
-        log2_axis(ax.xaxis, low, high, most=5)
+            ax.text(0.5, 0.5, "limit not known", transform=ax.transAxes, ha="center",
+                    fontsize="small")  # fmt: skip
         ax.set_ylim(1 - 0.04 * (top - 1), 1 + 1.04 * (top - 1))
-        ax.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
+        _ratios(ax)
         ax.set_xlabel("batch size")
-    for ax in left_column(axes):
         ax.set_ylabel("best of N / its limit")

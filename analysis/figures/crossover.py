@@ -6,6 +6,9 @@ A ratio below 1 says that the first of the two takes fewer steps.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
@@ -14,21 +17,11 @@ from matplotlib.patches import Patch
 
 from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData
-from analysis.figures.drawing import legends, marks
-from analysis.figures.drawing.colours import faint, ground, ink, tint, visible
-from analysis.figures.drawing.legends import entry, shared_legend
-from analysis.figures.drawing.page import Page, mark, stroke
-from analysis.figures.drawing.panels import curve_names
-from analysis.figures.drawing.style import (
-    BLUE,
-    grid,
-    inches,
-    log2_axis,
-    log10_axis,
-    name_axes,
-    tiles,
-)
-from analysis.figures.drawing.text_fit import fitted, within
+from analysis.figures.drawing import marks
+from analysis.figures.drawing.colours import ground, ink, tint, visible
+from analysis.figures.drawing.facets import curve_names
+from analysis.figures.drawing.page import Page
+from analysis.figures.drawing.style import BLUE, STYLES, grid, log10_axis, size_axis
 from analysis.fit.crossovers import Crossover, crossovers
 from analysis.formatting import units
 
@@ -38,7 +31,7 @@ _WIDEST = 1.6
 """Least share of the axis on either side of a ratio of 1."""
 
 
-def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
+def draw(data: FigureData, *, page: Page) -> Axes:
     """A panel for each pair of curves with one workload, data set and target: steps of the first
     over those of the second against the batch size.
 
@@ -47,22 +40,21 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     two is told. A crossover is marked on the line of 1 with its interval.
     """
     pairs = data.computed(_pairs)
-    axes = tiles(ax, page, len(pairs), "pair", 1.75, extra=0.85, least=2.3, sharex=False)
-    for panel_ax, pair in zip(axes, pairs, strict=True):
-        _draw_pair(panel_ax, pair)
+    (axes,) = page.panels([len(pairs)], "pair", 2.3, 1.5)
+    for ax, pair in zip(axes, pairs, strict=True):
+        _draw_pair(ax, pair)
+        size_axis(ax, [pair[2].batch_sizes[0], pair[2].batch_sizes[-1]], page.panel, 1.4)
+        page.title(ax, " / ".join(curve_names([(pair[0], None), (pair[1], None)])))
     unit = units(curve.example_unit for first, second, _ in pairs for curve in (first, second))
-    name_axes(axes, f"batch size ({unit})", "ratio of steps to target", given=ax is not None)
+    page.name_axes(axes, f"batch size ({unit})", "ratio of steps to target")
     level = f"{100 * pairs[0][2].level:g} %"
     handles: list[Artist] = [
         Patch(facecolor=tint(visible(BLUE), 0.25), linewidth=0, label=f"fitted, {level}"),
-        entry("measured", marker="o", color=visible(BLUE), markersize=4),
+        marks.entry("measured", marker="o", color=visible(BLUE)),
     ]
     if any(pair.at for _, _, pair in pairs):
-        handles.append(
-            entry(f"crossover, {level}", marker="D", linestyle="-", color=ink(), markersize=4.5,
-                  markerfacecolor=ground(), markeredgewidth=1.1)
-        )  # fmt: skip
-    shared_legend(axes, handles, None if ax is None else legends.ABOVE, fontsize="small", ncols=3)
+        handles.append(marks.entry(f"crossover, {level}", linestyle="-", **_crossover_mark()))
+    page.legend(axes, handles)
     return axes[0]
 
 
@@ -106,35 +98,30 @@ def _measured(first: Curve, second: Curve) -> list[tuple[int, float]]:
     ]
 
 
+def _crossover_mark() -> dict[str, Any]:
+    return {"marker": "D", "color": ink(), "markerfacecolor": ground(), "markersize": 4.5,
+            "markeredgecolor": ink(), "markeredgewidth": 1.1}  # fmt: skip
+
+
 def _draw_pair(ax: Axes, pair: Pair) -> None:
     first, second, crossover = pair
-    colour = visible(BLUE)
+    style = replace(STYLES[0], colour=visible(BLUE))
     x = crossover.batch_sizes
     measured = _measured(first, second)
-    ax.set_xscale("log", base=2)
-    ax.set_yscale("log")
     ends = [*crossover.low, *crossover.high, *(ratio for _, ratio in measured)]
     low, high = min(*ends, 1 / _WIDEST) / 1.15, max(*ends, _WIDEST) * 1.15
+    ax.set_yscale("log")
     ax.set_ylim(low, high)
-    ax.set_xlim(x[0] / 1.4, x[-1] * 1.4)
+    log10_axis(ax.yaxis, low, high, most=5)
     grid(ax)
-    ax.axhline(1, color=ink(), linewidth=stroke(0.8), zorder=2)
-    ax.fill_between(x, crossover.low, crossover.high, color=tint(colour, 0.25), linewidth=0,
+    ax.axhline(1, color=ink(), linewidth=0.8, zorder=2)
+    ax.fill_between(x, crossover.low, crossover.high, color=tint(style.colour, 0.25), linewidth=0,
                     zorder=1)  # fmt: skip
-    ax.plot(x, crossover.ratio, color=colour, zorder=3)
+    ax.plot(x, crossover.ratio, color=style.colour, zorder=3)
     inside = [(size, ratio) for size, ratio in measured if x[0] * 0.99 <= size <= x[-1] * 1.01]
     if inside:
-        ax.plot(*zip(*inside, strict=True), marker="o", linestyle="none", color=colour, zorder=4,
-                markersize=mark(4), markeredgecolor=ground(), markeredgewidth=0.5)  # fmt: skip
+        marks.dots(ax, *zip(*inside, strict=True), style)
     for interval in crossover.at:
         marks.draw_interval(ax, interval, 1, (x[0], x[-1]), colour=ink(), width=1.3, cap=4.5)
         if interval.value is not None:
-            ax.plot([interval.value], [1], marker="D", linestyle="none", zorder=6, color=ground(),
-                    markersize=mark(4.5), markeredgecolor=ink(),
-                    markeredgewidth=stroke(1.1))  # fmt: skip
-    width, _ = inches(ax)
-    log2_axis(ax.xaxis, x[0], x[-1], most=6)
-    log10_axis(ax.yaxis, low, high, most=5)
-    names = curve_names([(first, None), (second, None)])
-    title = fitted(" / ".join(names), within(width, "small"), lines=2)
-    ax.set_title(title, color=faint(), fontsize="small", pad=3)
+            ax.plot([interval.value], [1], linestyle="none", zorder=6, **_crossover_mark())

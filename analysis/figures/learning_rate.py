@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.patheffects import withStroke
 
 from analysis.curves.curve import Curve
 from analysis.curves.edges import Edge
@@ -17,37 +16,23 @@ from analysis.curves.groups import labels
 from analysis.curves.points import Point
 from analysis.figure_data import FigureData
 from analysis.figures.drawing import marks
-from analysis.figures.drawing.colours import faint, grey, ground, ink
-from analysis.figures.drawing.legends import entry, shared_legend
-from analysis.figures.drawing.optimizer_styles import style_numbers
-from analysis.figures.drawing.page import Page, stroke, unit
-from analysis.figures.drawing.panels import Pair
-from analysis.figures.drawing.style import (
-    DASHES,
-    CurveStyle,
-    curve_style,
-    grid,
-    inches,
-    log2_axis,
-    name_axes,
-    tiles,
-)
-from analysis.figures.drawing.text_fit import within
+from analysis.figures.drawing.colours import faint, grey, ink
+from analysis.figures.drawing.facets import Pair, styles_of
+from analysis.figures.drawing.optimizer_styles import CurveStyle
+from analysis.figures.drawing.page import Page
+from analysis.figures.drawing.style import DASHES, grid, log10_axis, size_axis
 from analysis.fit.reference_lines import LINEAR, SQUARE_ROOT, best_rates, level
-from analysis.fit.regimes import Regimes
 from analysis.formatting import units
 from results.errors import ResultsError
 
-_INSIDE = 0.5
-"""The part of a panel's width that a curve's name may take in it; a longer one is its title."""
 RULES: Sequence[tuple[str, float, Any]] = (
     ("linear rule", LINEAR, DASHES),
     ("square-root rule", SQUARE_ROOT, (0, (1, 1.3))),
 )
 
 
-def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
-    """A panel a curve over one axis of batch sizes, log₂ against log₂.
+def draw(data: FigureData, *, page: Page) -> Axes:
+    """A panel a curve over one axis of batch sizes, both logarithmic.
 
     Points are the learning rate of the best trial, divided by 1 - momentum where the optimizer
     has that meaning; bars reach over the up to four best. Rules are fitted in log learning rate
@@ -56,21 +41,17 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     """
     pairs = with_rates(data)
     curves = [curve for curve, _ in pairs]
-    axes = tiles(ax, page, len(pairs), "curve", 1.25, least=2.1)
+    (axes,) = page.panels([len(pairs)], "curve", 2.1, 1.15, sharex=True, across=1)
     names = labels([curve.group for curve in curves])
-    numbers_of = style_numbers(names)
-    for panel_ax, (curve, fit), name in zip(axes, pairs, names, strict=True):
-        _draw_panel(panel_ax, curve, fit, curve_style(numbers_of[name]), name)
-    sizes = [size for curve in curves for size in curve.batch_sizes]
-    axes[0].set_xlim(min(sizes) / 1.5, max(sizes) * 1.5)
-    log2_axis(axes[0].xaxis, min(sizes), max(sizes))
-    unit_name = units(curve.example_unit for curve in curves)
-    name_axes(axes, f"batch size ({unit_name})", measure(curves[0]), given=ax is not None)
-    handles = _handles(curves)
-    shared_legend(
-        axes, handles, None if ax is None else {"loc": "upper left"},
-        ncols=3 if len(handles) == 3 else 2, fontsize="small", handlelength=2,
-    )  # fmt: skip
+    styles = styles_of(names)
+    for ax, pair, name in zip(axes, pairs, names, strict=True):
+        _draw_panel(ax, pair, styles[name])
+        plain = " (plain rate)" if measure(pair[0]) != measure(curves[0]) else ""
+        page.title(ax, name + plain, color=styles[name].colour, fontweight="bold")
+    size_axis(axes[0], [size for curve in curves for size in curve.batch_sizes], page.panel)
+    unit = units(curve.example_unit for curve in curves)
+    page.name_axes(axes, f"batch size ({unit})", measure(curves[0]))
+    page.legend(axes, _handles(curves))
     return axes[0]
 
 
@@ -126,52 +107,39 @@ def measure(curve: Curve) -> str:
     return "best effective learning rate" if divided else "best learning rate"
 
 
-def _draw_panel(ax: Axes, curve: Curve, fit: Regimes | None, style: CurveStyle, name: str) -> None:
-    sizes, _ = best_rates(curve)
-    ax.set_xscale("log", base=2)
-    ax.set_yscale("log", base=2)
+def _draw_panel(ax: Axes, pair: Pair, style: CurveStyle) -> None:
+    curve, fit = pair
+    sizes, best = best_rates(curve)
+    rates = [rate for point in curve.points for rate in point.rates]
+    low, high = min(rates) / 2, max(rates) * 2
+    ax.set_yscale("log")
+    ax.set_ylim(low, high)
+    log10_axis(ax.yaxis, low, high)
     grid(ax)
     ends = np.array([sizes.min(), sizes.max()])
     for _, power, dashes in RULES:
-        ax.plot(ends, level(curve, fit, power) * ends**power, color=ink(), linewidth=stroke(0.9),
+        ax.plot(ends, level(curve, fit, power) * ends**power, color=ink(), linewidth=0.9,
                 linestyle=dashes, zorder=2)  # fmt: skip
     critical = None if fit is None else fit.critical_batch_size
     if critical is not None and critical.value is not None:
-        ax.axvline(critical.value, color=faint(), linewidth=stroke(0.8), zorder=1)
+        ax.axvline(critical.value, color=faint(), linewidth=0.8, zorder=1)
         if critical.low is not None and critical.high is not None:
             ax.axvspan(critical.low, critical.high, color=grey("#ececec"), linewidth=0, zorder=0)
-    for point in curve.points:
-        if point.rates:
-            size, ends_of_bar = point.batch_size, [min(point.rates), max(point.rates)]
-            ax.plot([size, size], ends_of_bar, color=style.colour, linewidth=stroke(0.8), zorder=3)
-            ax.plot([size], [point.rates[0]], marker=style.marker, color=style.colour, zorder=4,
-                    markeredgecolor=ground(), markeredgewidth=stroke(0.5))  # fmt: skip
-            marks.ring(ax, size, point.rates[0], rate_edges(point))
-    rates = [rate for point in curve.points for rate in point.rates]
-    low, high = min(rates) / 2, max(rates) * 2
-    ax.set_ylim(low, high)
-    log2_axis(ax.yaxis, low, high, most=5)
-    if measure(curve) == "best learning rate":
-        name = f"{name} (plain rate)"
-    if not within(_INSIDE * inches(ax)[0])(name):
-        ax.set_title(name, color=style.colour, fontweight="bold", pad=3 * unit())
-        return
-    ax.text(
-        0.98, 0.06, name, transform=ax.transAxes, ha="right", va="bottom", color=style.colour,
-        fontsize="medium", fontweight="bold",
-        path_effects=[withStroke(linewidth=stroke(2), foreground=ground())],
-    )  # fmt: skip
+    rated = [point for point in curve.points if point.rates]
+    ax.vlines(sizes, [min(p.rates) for p in rated], [max(p.rates) for p in rated],
+              color=style.colour, linewidth=0.8, zorder=3)  # fmt: skip
+    marks.dots(ax, sizes, best, style)
+    for point in rated:
+        marks.ring(ax, point.batch_size, point.rates[0], rate_edges(point))
 
 
 def _handles(curves: Sequence[Curve]) -> list[Artist]:
     points = [point for curve in curves for point in curve.points]
     handles: list[Artist] = [
-        entry(name, color=ink(), linewidth=0.9, linestyle=dashes) for name, _, dashes in RULES
+        marks.entry(name, color=ink(), linewidth=0.9, linestyle=dashes) for name, _, dashes in RULES
     ]
-    handles.append(entry("critical batch size", color=faint(), linewidth=0.8))
+    handles.append(marks.entry("critical batch size", color=faint(), linewidth=0.8))
     if any(len(point.rates) > 1 for point in points):
-        handles.append(
-            entry("up to 4 best trials", marker="|", color=faint(), markersize=6,
-                  markeredgewidth=0.8)
-        )  # fmt: skip
+        bar: Any = {"marker": "|", "color": faint(), "markersize": 6, "markeredgewidth": 0.8}
+        handles.append(marks.entry("up to 4 best trials", **bar))
     return handles + marks.rings(edge for point in points for edge in rate_edges(point))

@@ -10,62 +10,49 @@ from matplotlib.axes import Axes
 
 from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, ink, visible
-from analysis.figures.drawing.legends import entry, shared_legend
-from analysis.figures.drawing.optimizer_styles import style_numbers
-from analysis.figures.drawing.page import COLUMN, Page, mark, stroke
-from analysis.figures.drawing.style import CurveStyle, curve_style, grid, log10_axis, tiles
+from analysis.figures.drawing.facets import styles_of
+from analysis.figures.drawing.marks import entry
+from analysis.figures.drawing.optimizer_styles import CurveStyle
+from analysis.figures.drawing.page import Page
+from analysis.figures.drawing.style import grid, log10_axis
 from analysis.fit.optimal_batch import OptimalBatch, Optimum, optimal_batches
 from analysis.formatting import interval
 
 
-def draw(
-    data: FigureData,
-    *,
-    ax: Axes | None = None,
-    page: Page | None = None,
-) -> Axes:
+def draw(data: FigureData, *, page: Page) -> Axes:
     """B_opt(D) of each curve: a point a budget with its 90 % interval, and the law with its band.
 
     An arrow points to where an interval is open, a hollow mark is the best tested batch size where
     the optimum lies outside of them.
     """
     made = optimal_batches(data.final_losses)
-    (main,) = tiles(ax, page, 1, "curve", 2.3, need=COLUMN)
+    ((main,),) = page.panels([1], "curve", 2.3, 2.1)
     budgets = np.array([each.budget for optimal in made for each in optimal.optima])
     low, high = budgets.min() / 1.3, budgets.max() * 1.3
     grid(main)
     handles = []
-    numbers_of = style_numbers(optimal.label for optimal in made)
+    styles = styles_of(optimal.label for optimal in made)
     for optimal in made:
-        style = curve_style(numbers_of[optimal.label])
+        style = styles[optimal.label]
         colour = visible(style.colour)
         if optimal.line is not None:
             x = np.geomspace(low, high, 100)
             at, under, over = optimal.law(x)
             main.fill_between(x, under, over, color=colour, alpha=0.18, linewidth=0, zorder=1)
-            main.plot(x, at, color=colour, linewidth=stroke(1.1), linestyle=style.line, zorder=2)
+            main.plot(x, at, color=colour, linestyle=style.line, zorder=2)
         for each in optimal.optima:
             _draw_optimum(main, each, style)
-        handles.append(
-            entry(
-                _name(optimal, len(made)), color=colour, marker=style.marker, linestyle=style.line,
-                linewidth=1.1, markersize=4.5,
-            )
-        )  # fmt: skip
-    main.set(xscale="log", yscale="log", xlim=(low, high))
+        name = _name(optimal, len(made))
+        handles.append(entry(name, color=colour, marker=style.marker, linestyle=style.line))
     sizes = [size for optimal in made for each in optimal.optima for size in _extent(each)]
     bottom, top = min(sizes) / 1.6, max(sizes) * 1.6
-    main.set_ylim(bottom, top)
+    main.set(xscale="log", yscale="log", xlim=(low, high), ylim=(bottom, top))
     log10_axis(main.xaxis, low, high)
     log10_axis(main.yaxis, bottom, top)
     units = {optimal.unit for optimal in made}
     text = units.pop() if len(units) == 1 else "examples"
-    main.set_xlabel(f"budget D ({text})")
-    main.set_ylabel(f"batch size of least loss ({text})")
-    shared_legend(
-        [main], handles, None if ax is None else {"loc": "upper left"},
-        ncols=1, fontsize="small", handlelength=2.4,
-    )  # fmt: skip
+    page.name_axes([main], f"budget D ({text})", f"batch size of least loss ({text})")
+    page.legend([main], handles)
     return main
 
 
@@ -124,15 +111,15 @@ def _draw_optimum(ax: Axes, each: Optimum, style: CurveStyle) -> None:
     colour = visible(style.colour)
     at = each.best if value is None else value
     ends = (min(at, at if low is None else low), max(at, at if high is None else high))
-    ax.plot([each.budget] * 2, ends, color=colour, linewidth=stroke(1.0), zorder=3)
+    ax.plot([each.budget] * 2, ends, color=colour, linewidth=1.0, zorder=3)
     for end, known, caret in ((ends[0], low, "v"), (ends[1], high, "^")):
         if known is None:
             ax.plot(
                 each.budget, end * (0.86 if caret == "v" else 1.16), marker=caret,
-                color=faint(), markersize=mark(3.5), linestyle="none", zorder=3,
+                color=faint(), markersize=3.5, linestyle="none", zorder=3,
             )  # fmt: skip
     ax.plot(
-        each.budget, at, marker=style.marker, markersize=mark(4.5), linestyle="none", zorder=4,
+        each.budget, at, marker=style.marker, markersize=4.5, linestyle="none", zorder=4,
         color=colour, markerfacecolor="none" if value is None else colour,
-        markeredgecolor=colour if value is None else ink(), markeredgewidth=stroke(0.6),
+        markeredgecolor=colour if value is None else ink(), markeredgewidth=0.6,
     )  # fmt: skip

@@ -12,20 +12,19 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
-from analysis.curves.curve import Curve
 from analysis.curves.groups import labels
 from analysis.curves.runs import CLASSES, shares
 from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, ground, ink, tint, visible
-from analysis.figures.drawing.legends import ABOVE, OUTCOMES, shared_legend
+from analysis.figures.drawing.marks import OUTCOMES
 from analysis.figures.drawing.page import Page
-from analysis.figures.drawing.style import BLUE, VERMILION, name_axes, plain, tiles
+from analysis.figures.drawing.style import BLUE, VERMILION, number
 from analysis.formatting import units
 from results.counts import count
 from results.errors import ResultsError
 
 
-def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
+def draw(data: FigureData, *, page: Page) -> Axes:
     """A panel a curve: for each batch size the shares of its trials that ran.
 
     Under dominated stopping a trial that was cut off may have reached the target later, and how
@@ -34,25 +33,22 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     curves = [c for c in data.curves if any(point.trial_outcomes for point in c.points)]
     if not curves:
         raise ResultsError("no trials to draw", hint="this figure needs trials, not steps alone")
+    frame = numbers(data)
+    frame = frame[frame["ran"] > 0]
     sizes = sorted({point.batch_size for curve in curves for point in curve.points})
-    axes = tiles(ax, page, len(curves), "curve", 1.05, extra=0.95, least=2.1, sharey=True)
+    (axes,) = page.panels([len(curves)], "curve", 2.1, 0.95, sharex=True, sharey=True, across=1)
     names = labels([curve.group for curve in curves])
-    for panel_ax, curve, name in zip(axes, curves, names, strict=True):
-        _draw_panel(panel_ax, curve, name, sizes)
-    size_name = f"batch size ({units(curve.example_unit for curve in curves)})"
-    name_axes(axes, size_name, "share of trials that ran", given=ax is not None)
-    outcomes = {
-        trial.became for curve in curves for point in curve.points for trial in point.trial_outcomes
-    }
-    handles = [
-        Patch(label=OUTCOMES[name], linewidth=0, **_fill(name))
-        for name in CLASSES
-        if name in outcomes
-    ]
-    shared_legend(
-        axes, handles, None if ax is None else ABOVE, fontsize="small", handlelength=1.6,
-        ncols=2 if "dominated" in outcomes or len(handles) > 3 else 3,
-    )  # fmt: skip
+    for ax, curve, name in zip(axes, curves, names, strict=True):
+        rows = frame[frame["curve"] == curve.label]
+        _draw_panel(ax, rows, sizes)
+        least, most = rows["ran"].min(), rows["ran"].max()
+        trials = (f"{least:,}–" if least < most else "") + count(int(most), "trial")
+        page.title(ax, f"{name}, {trials} a batch size", color=ink())
+    unit = units(curve.example_unit for curve in curves)
+    page.name_axes(axes, f"batch size ({unit})", "share of trials that ran")
+    drawn = [name for name in CLASSES if frame[name.replace(" ", "_")].any()]
+    handles = [Patch(label=OUTCOMES[name], linewidth=0, **_fill(name)) for name in drawn]
+    page.legend(axes, handles)
     return axes[0]
 
 
@@ -81,25 +77,19 @@ def _fill(outcome: str) -> dict[str, Any]:
     return {"facecolor": colour, "edgecolor": colour}
 
 
-def _draw_panel(ax: Axes, curve: Curve, name: str, sizes: Sequence[int]) -> None:
-    ran = [point for point in curve.points if point.trial_outcomes]
-    places = [sizes.index(point.batch_size) for point in ran]
-    parts = [shares(point.trial_outcomes) for point in ran]
-    bottom = np.zeros(len(ran))
+def _draw_panel(ax: Axes, rows: pd.DataFrame, sizes: Sequence[int]) -> None:
+    places = [sizes.index(size) for size in rows["batch_size"]]
+    bottom = np.zeros(len(rows))
     for outcome in CLASSES:
-        heights = np.array([part[outcome] for part in parts])
+        heights = rows[outcome.replace(" ", "_")].to_numpy()
         ax.bar(places, heights, bottom=bottom, width=0.8, linewidth=0, **_fill(outcome))
         bottom += heights
     ax.set_ylim(0, 1)
     ax.set_xlim(-0.6, len(sizes) - 0.4)
     many = len(sizes) > 7
-    ax.set_xticks(range(len(sizes)), [plain(size) for size in sizes], rotation=60 if many else 0)
+    ax.set_xticks(range(len(sizes)), list(map(number, sizes)), rotation=60 if many else 0)
     if many:
         plt.setp(ax.get_xticklabels(), ha="right", rotation_mode="anchor")
     ax.tick_params(axis="x", length=0, pad=2)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     ax.set_yticks([0, 0.5, 1])
-    counts = sorted({len(point.trial_outcomes) for point in ran})
-    least = f"{counts[0]:,}–" if len(counts) > 1 else ""
-    trials = f"{least}{count(counts[-1], 'trial')} a batch size"
-    ax.set_title(f"{name}, {trials}", color=ink(), fontsize="small", pad=3)

@@ -19,22 +19,18 @@ from analysis.curves.points import Point
 from analysis.curves.runs import CLASSES
 from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, ground, ink, tint, visible
-from analysis.figures.drawing.legends import OUTCOMES, entry, shared_legend
-from analysis.figures.drawing.page import Page, mark, stroke, unit
+from analysis.figures.drawing.marks import OUTCOMES, entry
+from analysis.figures.drawing.page import Page
 from analysis.figures.drawing.style import (
     BLUE,
     DASHES,
     ORANGE,
     VERMILION,
-    figure_width,
-    given_axes,
     grid,
-    left_column,
     log10_axis,
-    name_axes,
-    plain,
-    tiles,
+    number,
 )
+from analysis.figures.drawing.text_fit import no_snake_case
 from results.counts import count
 from results.errors import ResultsError
 from results.targets.evaluations import Evaluations
@@ -42,8 +38,6 @@ from results.targets.target import Target
 
 MOST = 12
 """Panels of one figure."""
-_PANEL, _LEAST = 1.45, 1.55
-"""Inches of a panel: its height, and the width that it needs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +56,7 @@ class _Panel:
         return {trial: outcomes[trial] for trial in self.evaluations}
 
 
-def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
+def draw(data: FigureData, *, page: Page) -> Axes:
     """A panel a batch size: the metric of every trial that ran against steps.
 
     The best trial (X(1) of the N) is dark, from its last miss to its first hit the bracket, the
@@ -71,34 +65,22 @@ def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) 
     sizes than a figure holds those are shown that divide them evenly, the ends among them.
     """
     chosen = _chosen(data)
-    curves = list({id(curve): curve for curve, _ in chosen}.values())
-    if ax is not None:
-        given_axes(ax, sum(len(curve.points) for curve in curves), "batch size")
     panels = _panels(data, chosen)
     names = labels([panel.curve.group for panel in panels])
-    need = min(len(panels), 4) * 1.7 + 0.4
-    axes = tiles(
-        ax, page, len(panels), "batch size", _PANEL, extra=0.95, least=_LEAST, need=need,
-        sharey=True,
-    )  # fmt: skip
+    # One pair of axes is for one batch size, also of those that are not shown.
+    curves = {id(curve): curve for curve, _ in chosen}.values()
+    panel_count = len(panels) if page.ax is None else sum(len(curve.points) for curve in curves)
+    (axes,) = page.panels(
+        [panel_count], "batch size", 1.55, 1.3, sharex=True, sharey=True, across=4
+    )
     several = len({id(panel.curve) for panel in panels}) > 1
-    for panel_ax, panel, name in zip(axes, panels, names, strict=True):
-        _draw_panel(panel_ax, panel)
-        size = plain(panel.point.batch_size)
-        title = f"{name}, B = {size}" if several else f"batch size {size}"
-        panel_ax.set_title(title, color=ink(), fontsize="small", pad=3 * unit())
-    _set_limits(axes, panels)
-    for panel_ax, panel in zip(axes, panels, strict=True):
-        _draw_divergences(panel_ax, panel)
-    metric = panels[0].target.metric.replace("_", " ")
-    name_axes(axes, "steps", metric, given=ax is not None)
-    if ax is None:
-        for panel_ax in axes:
-            panel_ax.tick_params(labelleft=panel_ax in left_column(axes))
-    handles = _handles(panels)
-    inside = {"loc": "lower left", "bbox_to_anchor": (0, 1.1), "ncols": 2, "borderpad": 0}
-    columns = min(len(handles), 4) if figure_width(axes[0]) > 5 else 2
-    shared_legend(axes, handles, None if ax is None else inside, ncols=columns)
+    limits = _limits(panels)
+    for ax, panel, name in zip(axes, panels, names, strict=True):
+        _draw_panel(ax, panel, *limits)
+        size = number(panel.point.batch_size)
+        page.title(ax, f"{name}, B = {size}" if several else f"batch size {size}", color=ink())
+    page.name_axes(axes, "steps", no_snake_case(panels[0].target.metric))
+    page.legend(axes, _handles(panels))
     return axes[0]
 
 
@@ -214,39 +196,61 @@ def _colour(outcome: str) -> Any:
     return tint(visible(VERMILION), 0.6) if outcome == "infeasible" else tint(faint(), 0.55)
 
 
-def _draw_panel(ax: Axes, panel: _Panel) -> None:
-    point = panel.point
+def _limits(panels: Sequence[_Panel]) -> tuple[tuple[float, float], tuple[float, float]]:
+    """One range of steps and of values for all panels: what trials that did not diverge measured;
+    the others are cut off above it."""
+    finite = [
+        panel.evaluations[trial][1]
+        for panel in panels
+        for trial, outcome in panel.outcomes.items()
+        if outcome != "infeasible"
+    ]
+    every = [evaluated for panel in panels for evaluated in panel.evaluations.values()]
+    values = np.concatenate(finite or [evaluated[1] for evaluated in every])
+    values = np.append(values, [panel.target.value for panel in panels])
+    low, high = float(values.min()), float(np.quantile(values, 0.995))
+    steps = np.concatenate([evaluated[0] for evaluated in every])
+    ends = max(float(steps[steps > 0].min()), 1.0) / 1.15, float(steps.max()) * 1.15
+    if low > 0 and high / low > 5:
+        return ends, (low / 1.2, high * 1.3)
+    return ends, (low - 0.06 * (high - low), high + 0.08 * (high - low))
+
+
+def _draw_panel(
+    ax: Axes, panel: _Panel, steps: tuple[float, float], values: tuple[float, float]
+) -> None:
+    point, evaluated = panel.point, panel.evaluations
+    ax.set(xscale="log", xlim=steps, ylim=values)
+    log10_axis(ax.xaxis, *steps, most=4)
+    if values[0] > 0 and values[1] / values[0] > 5:
+        ax.set_yscale("log")
+        log10_axis(ax.yaxis, *values)
     grid(ax)
     for name in reversed(CLASSES):
         lines = [
-            panel.evaluations[trial][:2].T
+            evaluated[trial][:2].T
             for trial, outcome in panel.outcomes.items()
             if outcome == name and trial != point.trial
         ]
-        ax.add_collection(
-            LineCollection(lines, colors=[_colour(name)], linewidths=stroke(0.5), zorder=2),
-            autolim=False,
-        )
+        many = LineCollection(lines, colors=[_colour(name)], linewidths=0.5, zorder=2)
+        ax.add_collection(many, autolim=False)
     for trial, outcome in panel.outcomes.items():
-        best_trial = trial == point.trial
-        _draw_band(ax, panel.evaluations[trial], ink() if best_trial else _colour(outcome))
-    ax.axhline(panel.target.value, color=ink(), linewidth=stroke(0.8), linestyle=DASHES, zorder=3)
-    best = panel.evaluations.get(str(point.trial))
+        step, value, error = evaluated[trial]
+        if np.isfinite(error).any():  # one standard error of means over a part of a split
+            half = np.nan_to_num(error, posinf=0.0)
+            colour = tint(ink() if trial == point.trial else _colour(outcome), 0.3)
+            ax.fill_between(step, value - half, value + half, color=colour, linewidth=0, zorder=1.5)
+        if outcome == "infeasible":  # where it diverged, at the frame where that is beyond it
+            ax.plot(step[-1:], np.clip(value[-1:], *values), marker="x", color=visible(VERMILION),
+                    markersize=3.4, markeredgewidth=0.8, zorder=4, clip_on=False)  # fmt: skip
+    ax.axhline(panel.target.value, color=ink(), linewidth=0.8, linestyle=DASHES, zorder=3)
+    best = evaluated.get(str(point.trial))
     if best is not None:
-        ax.plot(*best[:2], color=ink(), linewidth=stroke(1.2), zorder=5)
+        ax.plot(*best[:2], color=ink(), zorder=5)
         _draw_bracket(ax, point, best)
     elif point.censored:
         ax.text(0.97, 0.94, "target not reached", transform=ax.transAxes, ha="right", va="top",
                 fontsize="small")  # fmt: skip
-
-
-def _draw_band(ax: Axes, evaluated: np.ndarray, colour: Any) -> None:
-    """One standard error on each side of means over a part of a split; none at whole ones."""
-    step, value, error = evaluated
-    if np.isfinite(error).any():
-        half = np.nan_to_num(error, posinf=0.0)
-        ax.fill_between(step, value - half, value + half, color=tint(colour, 0.3), linewidth=0,
-                        zorder=1.5)  # fmt: skip
 
 
 def _bracket_colour() -> Any:
@@ -263,46 +267,8 @@ def _draw_bracket(ax: Axes, point: Point, best: np.ndarray) -> None:
     for step, face in ((last_miss, ground()), (first_hit, ink())):
         places = np.flatnonzero(best[0] == step)
         if len(places):
-            ax.plot([step], [best[1][places[0]]], marker="o", markersize=mark(3.4), color=ink(),
-                    markerfacecolor=face, markeredgewidth=stroke(0.8), zorder=6)  # fmt: skip
-
-
-def _set_limits(axes: Sequence[Axes], panels: Sequence[_Panel]) -> None:
-    """One range for all panels: what trials that did not diverge measured; the others are cut off
-    above it."""
-    finite = [
-        panel.evaluations[trial][1]
-        for panel in panels
-        for trial, outcome in panel.outcomes.items()
-        if outcome != "infeasible"
-    ]
-    every = [evaluated for panel in panels for evaluated in panel.evaluations.values()]
-    values = np.concatenate(finite or [evaluated[1] for evaluated in every])
-    values = np.append(values, [panel.target.value for panel in panels])
-    low, high = float(values.min()), float(np.quantile(values, 0.995))
-    steps = np.concatenate([evaluated[0] for evaluated in every])
-    first, last = max(float(steps[steps > 0].min()), 1.0), float(steps.max())
-    for ax in axes:
-        ax.set_xscale("log")
-        ax.set_xlim(first / 1.15, last * 1.15)
-        log10_axis(ax.xaxis, first / 1.15, last * 1.15, most=4)
-        if low > 0 and high / low > 5:
-            ax.set_yscale("log")
-            ax.set_ylim(low / 1.2, high * 1.3)
-            log10_axis(ax.yaxis, low / 1.2, high * 1.3, most=5)
-        else:
-            ax.set_ylim(low - 0.06 * (high - low), high + 0.08 * (high - low))
-
-
-def _draw_divergences(ax: Axes, panel: _Panel) -> None:
-    """Where trials diverged, at the frame where that is beyond it."""
-    low, high = ax.get_ylim()
-    for trial, outcome in panel.outcomes.items():
-        if outcome == "infeasible":
-            step, value = panel.evaluations[trial][:2, -1]
-            ax.plot([step], [np.clip(value, low, high)], marker="x", color=visible(VERMILION),
-                    markersize=mark(3.4), markeredgewidth=stroke(0.8), zorder=4,
-                    clip_on=False)  # fmt: skip
+            ax.plot([step], [best[1][places[0]]], marker="o", markersize=3.4, color=ink(),
+                    markerfacecolor=face, markeredgewidth=0.8, zorder=6)  # fmt: skip
 
 
 def _handles(panels: Sequence[_Panel]) -> list[Artist]:

@@ -28,6 +28,7 @@ def picture(view: View, style_numbers: Sequence[int]) -> str:
     from PIL import Image
 
     from analysis.figures import steps
+    from analysis.figures.drawing.facets import curve_names
     from analysis.figures.drawing.page import Page, literal_text
     from analysis.figures.drawing.style import curve_style
 
@@ -38,9 +39,11 @@ def picture(view: View, style_numbers: Sequence[int]) -> str:
         page = Page.of("two-columns")
         with page.context(), literal_text():
             pairs = view.pairs[:MOST_DRAWN]
-            styles = [curve_style(i) for i in style_numbers[: len(pairs)]]
-            axes = steps.draw_panels([pairs], [styles], page)
+            styles = dict(zip(curve_names(pairs), map(curve_style, style_numbers), strict=False))
+            axes = steps.draw_panels([pairs], styles, page)
+            page.finish()
             figure: Any = axes.get_figure(root=True)
+            figure.draw_without_rendering()
             figure.set_layout_engine(None)  # it is laid out already, and drawn once
             figure.savefig(pixels, transparent=True, dpi=_DPI, format="rgba")
             width = int(figure.get_figwidth() * _DPI)

@@ -168,7 +168,7 @@ def plot(
         typer.Option(
             "--width",
             metavar="WIDTH",
-            help="column (3.4 inches), two-columns (7), slide (10, larger type), or inches. "
+            help="column (3.4 inches), two-columns (7), slide (16:9), or inches. "
             "Default: one column, or two where the figure needs them.",
         ),
     ] = None,

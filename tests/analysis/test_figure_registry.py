@@ -21,11 +21,11 @@ NEW = '''
 
 import pandas as pd
 
-from analysis.figures.drawing.style import log2_axis, tiles
+from analysis.figures.drawing.style import log2_axis
 
 
-def draw(data, *, ax=None, page=None, colour="black"):
-    ax = tiles(ax, page, 1, "panel", 2.0)[0]
+def draw(data, *, page, colour="black"):
+    ((ax,),) = page.panels([1], "panel", 3.0, 2.0)
     frame = numbers(data)
     ax.set(xscale="log", xlabel="batch size", ylabel="steps")
     ax.plot(frame["batch_size"], frame["steps"], "o", color=colour)
@@ -43,7 +43,7 @@ def numbers(data, colour="black"):
 def test_every_packaged_figure_keeps_the_contract(name: str) -> None:
     kind = figures.get(name)
     parameters = inspect.signature(kind.draw).parameters
-    assert [*parameters][:3] == ["data", "ax", "page"]
+    assert [*parameters][:2] == ["data", "page"]
     assert all(
         parameters[other].kind is inspect.Parameter.KEYWORD_ONLY for other in [*parameters][1:]
     )

@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from matplotlib.scale import LogTransform
 
 from analysis import Curve, Regimes, curves, figures, regimes
 from analysis.fit.knee import theta
 from results.errors import ResultsError
+from tests.analysis.legible import faults
 from tests.marks import quick
 
 Make = Callable[..., pd.DataFrame]
@@ -67,7 +70,7 @@ def test_steps_says_what_it_shows(odd: list[Curve], fits: list[Regimes]) -> None
         "ends of regimes, 90 %",
         "target not reached",
         "optimum on edge of space",
-        "digits-softmax · validation_error < 0.04 · best of 16",
+        "digits-softmax · validation error < 0.04 · best of 16",
         "steps to target",
         "batch size (examples)",
     ):
@@ -80,50 +83,42 @@ def test_steps_says_what_it_shows(odd: list[Curve], fits: list[Regimes]) -> None
 
 
 @pytest.mark.slow
-def test_nothing_that_is_written_leaves_the_page_or_meets_another(
-    odd: list[Curve], fits: list[Regimes]
+@pytest.mark.parametrize("width", ["column", "slide"])
+@pytest.mark.parametrize("name", ["steps", "tradeoff", "learning_rate"])
+def test_23_curves_have_no_covered_or_cut_label(
+    plain_curve: Callable[..., Curve], name: str, width: str
 ) -> None:
-    from matplotlib.text import Text
-
-    figure = figures.draw("steps", odd, fits).get_figure(root=True)
-    assert figure is not None
-    figure.draw_without_rendering()
-    page = figure.bbox
-    boxes = []
-    for text in figure.findobj(Text):
-        if not (text.get_visible() and text.get_text()):
-            continue
-        box = text.get_window_extent()
-        if box.width * box.height == 0:
-            continue
-        off_axis = text.axes is not None and not on_scale(text)
-        if off_axis:
-            continue
-        assert page.x0 - 1 <= box.x0, text.get_text()
-        assert box.x1 <= page.x1 + 1, text.get_text()
-        assert page.y0 - 1 <= box.y0, text.get_text()
-        assert box.y1 <= page.y1 + 1, text.get_text()
-        boxes.append((text.get_text(), box))
-    for i, (item, box) in enumerate(boxes):
-        for other, another in boxes[i + 1 :]:
-            assert not box.padded(-1).overlaps(another.padded(-1)), (item, other)
-
-
-def on_scale(text: Any) -> bool:
-    """Ticks beyond the limits have texts too, which are not drawn."""
-    x, y = text.get_window_extent().get_points().mean(0)
-    frame = text.axes.get_window_extent()
-    return bool(frame.x0 - 90 < x < frame.x1 + 20 and frame.y0 - 60 < y < frame.y1 + 40)
+    sizes = [2.0**i for i in range(4)]
+    many = [
+        plain_curve(
+            sizes, [100 * (1 + 3 * i / size) for size in sizes],
+            group={"optimizer": f"an_optimizer_with_a_name_{i}", "workload": "digits-mlp"},
+            label=str(i),
+        )
+        for i in range(23)
+    ]  # fmt: skip
+    if name == "learning_rate":
+        many = [
+            replace(c, points=tuple(replace(p, learning_rate=0.1) for p in c.points)) for c in many
+        ]
+    figure = figures.draw(name, many, [None] * 23, width=width).get_figure(root=True)
+    assert isinstance(figure, Figure)
+    assert faults(figure) == []
+    written = texts(figure.axes[0])
+    assert {f"an optimizer with a name {i}" for i in range(23)} <= {
+        text.replace("\n", " ") for text in written
+    }
 
 
 def test_every_line_has_another_colour_marker_and_dashes() -> None:
-    from analysis.figures.drawing.style import PALETTE, curve_style
+    from analysis.figures.drawing.optimizer_styles import STYLES
+    from analysis.figures.drawing.style import curve_style
 
-    assert len({item.colour for item in PALETTE}) == len(PALETTE)
-    assert len({item.marker for item in PALETTE}) == len(PALETTE)
-    assert len({str(item.line) for item in PALETTE}) == len(PALETTE)
-    pairs = {(curve_style(i).colour, curve_style(i).marker) for i in range(3 * len(PALETTE))}
-    assert len(pairs) == 3 * len(PALETTE)
+    assert len({item.colour for item in STYLES}) == len(STYLES)
+    assert len({item.marker for item in STYLES}) == len(STYLES)
+    assert len({str(item.line) for item in STYLES}) == len(STYLES)
+    pairs = {(curve_style(i).colour, curve_style(i).marker) for i in range(3 * len(STYLES))}
+    assert len(pairs) == 3 * len(STYLES)
 
 
 def test_regimes_that_are_only_bounded_are_hatched(plain_curve: Callable[..., Curve]) -> None:

@@ -19,9 +19,9 @@ from tests.marks import quick
 
 pytestmark = pytest.mark.usefixtures("closed_figures")
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
-FEW = "fewer than 4 trials\nreached the target"
-NEVER = "a search never\nreached the target"
-REPEATS = "too few repeats\nreached the target"
+FEW = "fewer than 4 trials reached the target"
+NEVER = "a search never reached the target"
+REPEATS = "too few repeats reached the target"
 BAR, RUNS, OPEN = "error bar of a point", "least to most of the runs", "open end of an interval"
 
 
@@ -46,7 +46,8 @@ def entries(name: str, curves: Sequence[Curve], **more: Any) -> set[str]:
     figure = figures.draw(name, curves, **more).get_figure(root=True)
     assert isinstance(figure, Figure)
     assert faults(figure) == []
-    return {text.get_text() for legend in figure.findobj(Legend) for text in legend.get_texts()}
+    texts = (text for legend in figure.findobj(Legend) for text in legend.get_texts())
+    return {text.get_text().replace("\n", " ") for text in texts}
 
 
 @pytest.mark.slow

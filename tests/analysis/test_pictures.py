@@ -15,7 +15,7 @@ from PIL import Image
 
 import results
 from analysis.figure_data import FigureData, Query
-from analysis.figures.drawing.style import PALETTE
+from analysis.figures.drawing.optimizer_styles import STYLES
 from analysis.report import pictures
 from analysis.report.panels import View
 from analysis.report.pictures import picture
@@ -46,7 +46,7 @@ def has(image: Image.Image, colour: str) -> bool:
 
 @pytest.mark.slow
 def test_each_curve_has_the_style_of_its_number(view: View) -> None:
-    colours = [style.colour for style in PALETTE]
+    colours = [style.colour for style in STYLES]
     image = seen(picture(view, [2, 1]))
     assert image.size[0] == 1400
     assert [i for i in range(4) if has(image, colours[i])] == [1, 2]

@@ -150,7 +150,7 @@ TECHNIQUES = (
 )
 
 
-def test_many_curves_are_named_whole_above_their_strips(plain_curve: Plain) -> None:
+def test_many_curves_are_named_whole_in_the_legend(plain_curve: Plain) -> None:
     """Names beside the strips were broken at each comma, and stood on each other."""
     groups = [
         {"workload": "w", "optimizer": "sgd", "schedule": schedule, "technique": technique}
@@ -166,7 +166,7 @@ def test_many_curves_are_named_whole_above_their_strips(plain_curve: Plain) -> N
         for i, group in enumerate(groups)
     ]  # fmt: skip
     figure, texts = written(figures.draw("steps", curves))
-    names = {"constant, gradient_noise 0.01", "constant, weight_decay 0.001", "constant", "wsd"}
+    names = {"constant, gradient noise 0.01", "constant, weight decay 0.001", "constant", "wsd"}
     assert names <= {*texts}
     assert not [text for text in texts if "float32" in text or "…" in text]
     assert not [legend for ax in figure.axes if (legend := ax.get_legend())]

@@ -16,11 +16,10 @@ import pytest
 import results
 from analysis.curves.points import tabulate
 from analysis.figure_data import FigureData, Query
-from analysis.figures.drawing import style
 from analysis.report import findings, page, payload, provenance
 from analysis.report.bibtex import bibtex
 from analysis.report.page import embedded
-from analysis.report.palette import STYLES, numbered
+from analysis.report.palette import numbered, palette
 from analysis.report.panels import View
 from analysis.report.series import compact
 from tests import reported
@@ -278,17 +277,13 @@ def test_two_batch_sizes_have_no_regimes(tmp_path: Path) -> None:
 
 
 def test_colours_are_those_of_the_figures() -> None:
-    markers = {"o": "circle", "s": "square", "^": "triangle-up", "D": "diamond"}
-    markers |= {"v": "triangle-down", "P": "cross", "X": "x"}
-    assert [(look.light, look.marker) for look in STYLES] == [
-        (look.colour, markers[look.marker]) for look in style.PALETTE
-    ]
+    looks = palette()
     sheet = "".join(
         (pages.FILES / name).read_text(encoding="utf-8") for name in ("style.css", "print.css")
     )
-    for i, look in enumerate(STYLES):
-        assert sheet.count(f"--look{i}: {look.light}") == 2  # on a screen and on paper
-        assert sheet.count(f"--look{i}: {look.dark}") == 2
+    for i, look in enumerate(looks):
+        assert sheet.count(f"--look{i}: {look['light']}") == 2  # on a screen and on paper
+        assert sheet.count(f"--look{i}: {look['dark']}") == 2
 
 
 def test_a_training_algorithm_looks_alike_in_every_panel() -> None:

@@ -1,8 +1,8 @@
 """Ink and greys on the background that a style has: a dark background gets light ones.
 
-The white paper and the dark ink of our style sheet become what the style in force says
+The white paper and the dark ink of our style content become what the style in force says
 (``axes.facecolor`` and ``text.color``); a grey between the two keeps its place between them. In our
-own style sheet each colour is exactly what it is named.
+own style content each colour is exactly what it is named.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ INK = "#333333"
 FAINT = "#8a8a8a"
 _PAPER = 255
 _READABLE = 3.0
-"""The least contrast of text (WCAG 2.1, 1.4.11); of faint text in our style sheet it is 3.4."""
+"""The least contrast of text (WCAG 2.1, 1.4.11); of faint text in our style content it is 3.4."""
 _STRONG = 6.0
 """The contrast of a colour that is as plain on dark paper as our blue is on white."""
 _GRID = "#e6e6e6"
@@ -101,7 +101,7 @@ def contrast(first: ColorType, second: ColorType) -> float:
 
 
 def _share(usual: str) -> float:
-    """Where a grey is between white paper (0) and the ink of our style sheet (1)."""
+    """Where a grey is between white paper (0) and the ink of our style content (1)."""
     return (_PAPER - int(usual[1:3], 16)) / (_PAPER - int(INK[1:3], 16))
 
 

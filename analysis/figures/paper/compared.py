@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
-from matplotlib.axes import Axes
 
 from analysis.curves.curve import Curve
 from analysis.curves.groups import label, labels, widen
 from analysis.figure_data import FigureData
-from analysis.figures.drawing.page import Page
-from analysis.figures.drawing.panel_figure import draw_panels
-from analysis.figures.drawing.panels import Pair, Pairs, Panel, normalized, tabulate
+from analysis.figures.drawing.facets import Pair, Pairs
 from analysis.figures.paper.lines import goal, is_published, line_of, panel_of, published_lines
+from analysis.figures.paper.panels import Panel, PanelFigure, normalized
 from results.errors import ResultsError
 
 ALGORITHM = frozenset({"optimizer", "schedule", "technique"})
@@ -48,28 +46,8 @@ class Varying:
         return cls(columns=frozenset({name}), name=short, goals=True, **options)
 
 
-class PanelFigure:
-    """A figure of panels of lines: ``draw`` and ``numbers`` of what ``panels`` says."""
-
-    def panels(self, data: FigureData) -> list[Panel]:
-        """What is drawn.
-
-        Raises:
-            ResultsError: there is nothing to draw.
-        """
-        raise NotImplementedError
-
-    def draw(self, data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
-        """The panels; see the figure's own file."""
-        return draw_panels(self.panels(data), page=page or Page(), ax=ax)
-
-    def numbers(self, data: FigureData) -> pd.DataFrame:
-        """A row a point."""
-        return tabulate(self.panels(data))
-
-
 @dataclass(frozen=True, kw_only=True)
-class Compared(PanelFigure):
+class Compared:
     """A figure of panels by some columns with lines by others."""
 
     varying: Sequence[Varying] | Callable[[FigureData, Sequence[str]], Sequence[Varying]]
@@ -84,7 +62,12 @@ class Compared(PanelFigure):
     """Whether steps are over those at one batch size that the lines share; then there are no
     published curves beside them."""
 
-    def panels(self, data: FigureData) -> list[Panel]:
+    def __call__(self, data: FigureData) -> PanelFigure:
+        """What is drawn.
+
+        Raises:
+            ResultsError: there is nothing to draw.
+        """
         named = data.query.by or ()
         data = without_needless_by(data)
         pairs = data.pairs
@@ -104,14 +87,14 @@ class Compared(PanelFigure):
             for name, (columns, _, group) in zip(names, parts.values(), strict=True)
         ]
         if not self.normalized:
-            return panels
+            return PanelFigure(panels=panels)
         scaled = [panel for panel in map(normalized, panels) if panel is not None]
         if not scaled:
             raise ResultsError(
                 "no batch size at which all curves of a panel reached their targets",
                 hint="steps are shown over those at one batch size that all share",
             )
-        return scaled
+        return PanelFigure(panels=scaled)
 
     def _panel(
         self, title: str, varying: Varying, pairs: Sequence[Pair], data: FigureData

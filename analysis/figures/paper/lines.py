@@ -9,18 +9,13 @@ from typing import Any
 from analysis.curves.best_metric import BestCurve
 from analysis.curves.curve import Curve
 from analysis.figures.drawing import marks
-from analysis.figures.drawing.panels import Dot, Line, Panel
+from analysis.figures.drawing.facets import SOURCES
+from analysis.figures.paper.panels import Dot, Line, Panel
 from analysis.fit.reference_lines import perfect_examples
 from analysis.fit.regimes import Regimes
 from analysis.formatting import units
 from results.counts import count
 
-SOURCES = {
-    "shallue_2019_digitized": "Shallue et al. 2019",
-    "zhang_2024": "Zhang et al. 2024",
-    "mlperf_rcp": "MLPerf",
-}
-"""Citations of other authors in a legend."""
 OURS = (None, "batchscale")
 """``source`` of data that was measured with these workloads."""
 

@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from analysis.curves.curve import Curve
 from analysis.curves.points import Point
 from analysis.figure_data import FigureData
-from analysis.figures.drawing.panels import Dot, Line, Pair, Panel
+from analysis.figures.drawing.facets import Pair
 from analysis.figures.paper.compared import (
     ALGORITHM,
-    PanelFigure,
     Varying,
     grouped,
     line_labels,
     titles,
 )
 from analysis.figures.paper.lines import panel_of
+from analysis.figures.paper.panels import Dot, Line, Panel, PanelFigure
 from results.errors import ResultsError
 
 
 @dataclass(frozen=True, kw_only=True)
-class BestMetaparameter(PanelFigure):
+class BestMetaparameter:
     """A figure of one metaparameter of the trial at the minimum, a line a training algorithm;
     ringed where it sits on the edge of its space."""
 
@@ -31,7 +31,12 @@ class BestMetaparameter(PanelFigure):
     value: Callable[[float], float | None]
     """The drawn value; None if it has no place on a logarithmic axis."""
 
-    def panels(self, data: FigureData) -> list[Panel]:
+    def __call__(self, data: FigureData) -> PanelFigure:
+        """What is drawn.
+
+        Raises:
+            ResultsError: no best trial has it.
+        """
         pairs: list[Pair] = [
             (curve, None)
             for curve in data.curves
@@ -44,10 +49,11 @@ class BestMetaparameter(PanelFigure):
             )
         groups = grouped(pairs, Varying(columns=ALGORITHM), 1)
         names = titles([key for key, _ in groups])
-        return [
+        panels = [
             self._panel(name, [curve for curve, _ in group])
             for name, (_, group) in zip(names, groups, strict=True)
         ]
+        return PanelFigure(panels=panels)
 
     def _panel(self, title: str, curves: Sequence[Curve]) -> Panel:
         names = line_labels(curves, ALGORITHM)
@@ -55,7 +61,7 @@ class BestMetaparameter(PanelFigure):
             Line(label=name, dots=tuple(map(self._dot, curve.points)))
             for curve, name in zip(curves, names, strict=True)
         ]
-        return panel_of(title, curves, lines, self.measure)
+        return panel_of(title, curves, lines, self.measure, decimal=True)
 
     def _dot(self, point: Point) -> Dot:
         best = self._best(point)

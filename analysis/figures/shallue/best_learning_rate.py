@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from analysis.figures.paper.metaparameter import BestMetaparameter
+from analysis.figures.paper.panel_figure import figure
 
-FIGURE = BestMetaparameter(
-    dimension="learning_rate",
-    measure="best learning rate",
-    value=lambda rate: rate if rate > 0 else None,
+draw, numbers = figure(
+    BestMetaparameter(
+        dimension="learning_rate",
+        measure="best learning rate",
+        value=lambda rate: rate if rate > 0 else None,
+    )
 )
-draw, numbers = FIGURE.draw, FIGURE.numbers

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from analysis.figures.paper.metaparameter import BestMetaparameter
+from analysis.figures.paper.panel_figure import figure
 
-FIGURE = BestMetaparameter(
-    dimension="momentum",
-    measure="1 - best momentum",
-    value=lambda momentum: 1 - momentum if momentum < 1 else None,
+draw, numbers = figure(
+    BestMetaparameter(
+        dimension="momentum",
+        measure="1 - best momentum",
+        value=lambda momentum: 1 - momentum if momentum < 1 else None,
+    )
 )
-draw, numbers = FIGURE.draw, FIGURE.numbers

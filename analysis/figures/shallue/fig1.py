@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from analysis.figures.paper.compared import ALGORITHM, Compared, Varying
+from analysis.figures.paper.panel_figure import figure
 
-FIGURE = Compared(
-    varying=(Varying(columns=ALGORITHM),),
-    needs="no curve to draw",
-    hint="this figure needs steps to target at several batch sizes",
-    least=1,
+draw, numbers = figure(
+    Compared(
+        varying=(Varying(columns=ALGORITHM),),
+        needs="no curve to draw",
+        hint="this figure needs steps to target at several batch sizes",
+        least=1,
+    )
 )
-draw, numbers = FIGURE.draw, FIGURE.numbers

@@ -6,18 +6,18 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from analysis.figure_data import FigureData
+from analysis.figures.drawing.facets import Pair
 from analysis.figures.drawing.page import Page
-from analysis.figures.drawing.panels import Pair
 from analysis.figures.paper.compared import grouped, line_labels, without_needless_by
 from analysis.figures.search import Row, draw_rows, shared_sizes, tabulate_rows, with_momentum
 from analysis.figures.shallue import fig3
 from results.errors import ResultsError
 
 
-def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
+def draw(data: FigureData, *, page: Page) -> Axes:
     """A row of panels a model, at batch sizes that the models share; within ``--under``, if it is
     given."""
-    return draw_rows(data.computed(_rows), ax, page)
+    return draw_rows(data.computed(_rows), page)
 
 
 def numbers(data: FigureData) -> pd.DataFrame:

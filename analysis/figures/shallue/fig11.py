@@ -4,37 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pandas as pd
-from matplotlib.axes import Axes
-
 from analysis.curves.best_metric import BestCurve, best_metrics
 from analysis.curves.limits import Limit
 from analysis.figure_data import FigureData
-from analysis.figures.drawing.page import Page
-from analysis.figures.drawing.panel_figure import draw_panels
-from analysis.figures.drawing.panels import Panel, tabulate
 from analysis.figures.paper.budgets import series
 from analysis.figures.paper.compared import key_of, titles
 from analysis.figures.paper.lines import best_panel, has_values, main_reason, unknown_points
+from analysis.figures.paper.panel_figure import figure
+from analysis.figures.paper.panels import Panel, PanelFigure
 from results.errors import ResultsError
 
 _HINT = "this figure needs measurements of trials that go past their target: stop_at_target: false"
 
 
-def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
+def _content(data: FigureData) -> PanelFigure:
     """A panel a workload, training algorithm and unit of budget, a line a budget.
 
     Budgets are those of ``--under``, else four of steps and four of epochs (of examples where the
     training set's size is not recorded) that every batch size was trained for.
     """
-    groups = data.computed(_groups)
+    groups = _groups(data)
     footnote = unknown_points([curve for group in groups for curve in group])
-    return draw_panels(_panels(groups), page=page or Page(), ax=ax, footnote=footnote)
-
-
-def numbers(data: FigureData) -> pd.DataFrame:
-    """A row a point; one that is not known says for how many trials, and why."""
-    return tabulate(_panels(data.computed(_groups)))
+    return PanelFigure(panels=_panels(groups), footnote=footnote)
 
 
 def _groups(data: FigureData) -> list[list[BestCurve]]:
@@ -64,3 +55,6 @@ def _panels(groups: Sequence[Sequence[BestCurve]]) -> list[Panel]:
         curves = [(str(curve.limit), curve) for curve in group]
         panels.append(best_panel(name, curves, note=note, row=row))
     return panels
+
+
+draw, numbers = figure(_content)

@@ -3,48 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
-import pandas as pd
-from matplotlib.axes import Axes
-
 from analysis.figure_data import FigureData
-from analysis.figures.drawing.page import Page
-from analysis.figures.drawing.panel_figure import draw_panels
-from analysis.figures.drawing.panels import Pairs, Panel, tabulate
+from analysis.figures.drawing.facets import Pairs
 from analysis.figures.paper.compared import key_of, titles
 from analysis.figures.paper.lines import goal as goal_text
 from analysis.figures.paper.lines import line_of, panel_of, published_lines
+from analysis.figures.paper.panel_figure import figure
+from analysis.figures.paper.panels import Panel, PanelFigure
 from results.counts import count
 from results.errors import ResultsError
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Goals:
-    """The panels, and a row for each goal that steps cannot be computed to."""
-
-    panels: list[Panel] = field(default_factory=list)
-    left_out: list[dict[str, str]] = field(default_factory=list)
-
-
-def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
-    """A panel a workload and training algorithm, a line a goal, easiest first."""
-    goals = data.computed(_goals)
-    footnote = ""
-    if goals.left_out:
-        goal_count = count(len(goals.left_out), "goal", "are")
-        footnote = f"{goal_count} left out: trials were stopped before (the CSV has the reasons)"
-    return draw_panels(goals.panels, page=page or Page(), ax=ax, footnote=footnote)
-
-
-def numbers(data: FigureData) -> pd.DataFrame:
-    """A row a point; a goal that is left out has a row with the reason as its note."""
-    goals = data.computed(_goals)
-    return tabulate(goals.panels, goals.left_out)
-
-
-def _goals(data: FigureData) -> _Goals:
+def _content(data: FigureData) -> PanelFigure:
+    """A panel a workload and training algorithm, a line a goal, easiest first; goals that steps
+    cannot be computed to are left out."""
     groups: dict[tuple[Any, ...], Pairs] = {}
     left_out: list[dict[str, str]] = []
     for experiment, workload, part in _parts(data):
@@ -70,7 +44,9 @@ def _goals(data: FigureData) -> _Goals:
         )
     names = titles([key_of(dict(key)) for key in groups])
     panels = [_panel(name, pairs, data) for name, pairs in zip(names, groups.values(), strict=True)]
-    return _Goals(panels=panels, left_out=left_out)
+    goals = count(len(left_out), "goal", "are")
+    footnote = f"{goals} left out: trials were stopped before (the CSV has the reasons)"
+    return PanelFigure(panels=panels, left_out=left_out, footnote=footnote if left_out else "")
 
 
 def _parts(data: FigureData) -> Iterator[tuple[str | None, str, FigureData]]:
@@ -99,3 +75,6 @@ def _panel(title: str, pairs: Pairs, data: FigureData) -> Panel:
         *published_lines(list(zip(names, curves, strict=True)), data.published, goals=True),
     ]
     return panel_of(title, curves, lines, "steps to goal", note=note)
+
+
+draw, numbers = figure(_content)

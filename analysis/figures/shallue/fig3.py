@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from analysis.figure_data import FigureData
 from analysis.figures.paper.compared import Compared, Varying, data_fields, fields_of, is_smoothing
+from analysis.figures.paper.panel_figure import figure
 
 
 def varying(data: FigureData, named: Sequence[str]) -> Sequence[Varying]:
@@ -23,10 +24,11 @@ def varying(data: FigureData, named: Sequence[str]) -> Sequence[Varying]:
     ]
 
 
-FIGURE = Compared(
-    varying=varying,
-    needs="no two models of one data set to compare",
-    hint="this figure needs curves that differ in the model, or in a field of it such as width",
-    normalized=True,
+draw, numbers = figure(
+    Compared(
+        varying=varying,
+        needs="no two models of one data set to compare",
+        hint="this figure needs curves that differ in the model, or in a field of it such as width",
+        normalized=True,
+    )
 )
-draw, numbers = FIGURE.draw, FIGURE.numbers

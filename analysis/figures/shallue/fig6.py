@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from analysis.figure_data import FigureData
 from analysis.figures.paper.compared import Compared, Varying, data_fields, fields_of
+from analysis.figures.paper.panel_figure import figure
 
 
 def _varying(data: FigureData, named: Sequence[str]) -> Sequence[Varying]:
@@ -14,10 +15,12 @@ def _varying(data: FigureData, named: Sequence[str]) -> Sequence[Varying]:
     return [Varying.field(name, none="whole data set") for name in by or data_fields(data)]
 
 
-FIGURE = Compared(
-    varying=_varying,
-    needs="no subsets of one data set to compare",
-    hint="this figure needs curves that differ in a field that chooses examples: name it by --by",
-    normalized=True,
+draw, numbers = figure(
+    Compared(
+        varying=_varying,
+        needs="no subsets of one data set to compare",
+        hint="this figure needs curves that differ in a field that chooses examples: "
+        "name it by --by",
+        normalized=True,
+    )
 )
-draw, numbers = FIGURE.draw, FIGURE.numbers

@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
-from matplotlib.axes import Axes
 
 from analysis.curves.best_metric import BestCurve, best_metrics
 from analysis.curves.curve import Curve
 from analysis.curves.groups import widen
 from analysis.curves.limits import Limit
 from analysis.figure_data import FigureData
-from analysis.figures.drawing.page import Page
-from analysis.figures.drawing.panel_figure import draw_panels
-from analysis.figures.drawing.panels import Panel, tabulate
 from analysis.figures.paper.compared import ALGORITHM, is_smoothing, key_of, titles
 from analysis.figures.paper.lines import best_panel, has_values, line_of, panel_of, unknown_points
+from analysis.figures.paper.panel_figure import figure
+from analysis.figures.paper.panels import Panel, PanelFigure
 from analysis.fit.regimes import Regimes
 from results.errors import ResultsError
 
@@ -34,21 +32,16 @@ class _Part:
     best: list[tuple[float, BestCurve]]
 
 
-def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
+def _content(data: FigureData) -> PanelFigure:
     """A row of panels a workload and training algorithm: the best metric within the budget (or
     ``--under`` another) where there are measurements, then steps to target; a line a value.
 
     The value is a metaparameter's, a field's of the workload, or a key's of the technique. Where it
     was tuned, each line is the best of the trials that have it.
     """
-    parts = data.computed(_parts)
+    parts = _parts(data)
     footnote = unknown_points([curve for part in parts for _, curve in part.best])
-    return draw_panels(_panels(parts), page=page or Page(), ax=ax, footnote=footnote)
-
-
-def numbers(data: FigureData) -> pd.DataFrame:
-    """A row a point of each panel."""
-    return tabulate(_panels(data.computed(_parts)))
+    return PanelFigure(panels=_panels(parts), footnote=footnote)
 
 
 def _column(trials: pd.DataFrame) -> str:
@@ -109,3 +102,6 @@ def _panels(parts: Sequence[_Part]) -> list[Panel]:
 
 def _label(value: float) -> str:
     return f"label smoothing {value:g}"
+
+
+draw, numbers = figure(_content)

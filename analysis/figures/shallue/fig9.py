@@ -12,11 +12,11 @@ from analysis.figures.paper import budgets
 from analysis.figures.search import Row, draw_rows, shared_sizes, tabulate_rows, with_momentum
 
 
-def draw(data: FigureData, *, ax: Axes | None = None, page: Page | None = None) -> Axes:
+def draw(data: FigureData, *, page: Page) -> Axes:
     """A row of panels a curve and budget: those of ``--under``, else one of epochs (of examples
     where the training set's size is not recorded) and one of steps, alike at the middle batch
     size."""
-    return draw_rows(data.computed(_rows), ax, page)
+    return draw_rows(data.computed(_rows), page)
 
 
 def numbers(data: FigureData) -> pd.DataFrame:

@@ -1,93 +1,15 @@
-"""The content of a panel: curves of one workload and target, or values as lines over batch
-sizes."""
+"""The content of a figure of the paper: panels of lines of dots over batch sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis.curves.curve import Curve
 from analysis.curves.edges import Edge
-from analysis.curves.groups import labels
-from analysis.figures.drawing.text_fit import Fits, fitted
-from analysis.fit.regimes import Regimes
-from analysis.formatting import units
-
-Pair = tuple[Curve, Regimes | None]
-Pairs = list[Pair]
-
-MANY = 6
-"""Number of panels above which each is smaller, so that more fit in a row."""
-_SOURCE_LETTERS = 14
-"""Letters that a source's name may take in a legend."""
-_ESTIMATORS = {
-    "run": "every run a point",
-    "minimum": "best of {}",
-    "best_of_10": "best of 10 of {}",
-    "median_of_searches": "median best of {}",
-    "iso_loss": "at equal loss, best of {}",
-}
-
-
-def facets(pairs: Pairs) -> list[Pairs]:
-    """The curves of each workload, data set and target, with their regimes."""
-    panels: dict[tuple[str, ...], Pairs] = {}
-    for curve, fit in pairs:
-        key = (*(str(curve.group.get(n)) for n in ("workload", "dataset")), str(curve.target))
-        panels.setdefault(key, []).append((curve, fit))
-    return list(panels.values())
-
-
-def curve_names(pairs: Pairs) -> list[str]:
-    """Names that distinguish the curves of a panel, for its legend."""
-    groups = [dict(curve.group) for curve, _ in pairs]
-    sources = {str(group["source"]) for group in groups if group.get("source")}
-    short = {name: _shortened(name) for name in sources}
-    if len(set(short.values())) == len(short):
-        for group in groups:
-            if group.get("source"):
-                group["source"] = short[str(group["source"])]
-    return labels(groups)
-
-
-def _shortened(source: str) -> str:
-    """The first parts of a long name: ``shallue_2019_digitized`` is ``shallue_2019``."""
-    parts = source.split("_")
-    while len(parts) > 1 and len("_".join(parts)) > _SOURCE_LETTERS:
-        parts.pop()
-    return "_".join(parts)
-
-
-def examples_name(pairs: Pairs) -> str:
-    """What the curves' examples are called, in the plural."""
-    return units(curve.example_unit for curve, _ in pairs)
-
-
-def axis_to_target(quantity: str, pairs: Pairs) -> str:
-    """The name of an axis of steps or of examples (by their unit) to target."""
-    relative = any(curve.relative for curve, _ in pairs)
-    return f"{quantity} to target" + (", relative" if relative else "")
-
-
-def caption(pairs: Pairs, fits: Fits = lambda _: True) -> str:
-    """Workload, target and estimator: on one line where it ``fits``, else on one or two each."""
-    curves = [curve for curve, _ in pairs]
-    parts = [str(curves[0].group["workload"])] if curves[0].group.get("workload") else []
-    if curves[0].target is not None:
-        parts.append(str(curves[0].target))
-    trials = sorted({curve.trials for curve in curves})
-    count = f"{trials[0]}" if len(trials) == 1 else f"{trials[0]}–{trials[-1]}"
-    estimator = "run" if any(curve.repeats for curve in curves) else curves[0].estimator
-    parts.append(_ESTIMATORS[estimator].format(count))
-    whole, rest = " · ".join(parts), " · ".join(parts[1:])
-    if fits(whole) or len(parts) < 2:
-        return whole if fits(whole) else fitted(whole, fits, lines=2)
-    lines = [parts[0], rest] if fits(rest) else parts
-    return "\n".join(fitted(line, fits, lines=2) for line in lines)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +82,8 @@ class Panel:
     """The unit of batch sizes."""
     counted: bool = True
     """Whether values are counts or ratios, drawn over powers of two, or else values of a metric."""
+    decimal: bool = False
+    """Whether they are learning rates or their like, drawn over decimal numbers."""
     shared_perfect: bool = False
     """One line of perfect scaling for all: values are over those at one batch size."""
     rules: tuple[Rule, ...] = ()
@@ -170,6 +94,16 @@ class Panel:
     def measured(self) -> list[Line]:
         """The lines that are the subject of the figure, without published ones."""
         return [line for line in self.lines if line.source is None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PanelFigure:
+    """The panels of a figure, what is said at its foot, and the rows of what is left out, whose
+    ``note`` says why."""
+
+    panels: Sequence[Panel]
+    footnote: str = ""
+    left_out: Sequence[Mapping[str, Any]] = ()
 
 
 def normalized(panel: Panel) -> Panel | None:
@@ -193,8 +127,8 @@ def normalized(panel: Panel) -> Panel | None:
 COLUMNS = ("panel", "line", "source", "batch_size", "value", "low", "high", "perfect_scaling")
 
 
-def tabulate(panels: Sequence[Panel], more: Iterable[Mapping[str, Any]] = ()) -> pd.DataFrame:
-    """A row a dot, and ``more`` rows of what is not drawn, whose ``note`` says why."""
+def tabulate(content: PanelFigure) -> pd.DataFrame:
+    """A row a dot, and the rows of what is left out."""
     rows = [
         {
             "panel": panel.title,
@@ -209,10 +143,10 @@ def tabulate(panels: Sequence[Panel], more: Iterable[Mapping[str, Any]] = ()) ->
             **line.row,
             **dot.row,
         }
-        for panel in panels
+        for panel in content.panels
         for line in panel.lines
         for dot in line.dots
     ]
-    frame = pd.DataFrame([*rows, *more])
+    frame = pd.DataFrame([*rows, *content.left_out])
     first = [name for name in COLUMNS if name in frame]
     return frame[[*first, *(name for name in frame if name not in first)]]
