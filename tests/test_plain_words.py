@@ -57,7 +57,6 @@ RETIRED = {
 }
 ALLOWED = {
     "style_sheet": "matplotlib's name for a file of settings",
-    "STYLE_SHEET": "matplotlib's name for a file of settings",
     "setup": "the function that Sphinx calls in docs/conf.py",
     "setup_context": "a method that torch calls of an autograd.Function",
 }

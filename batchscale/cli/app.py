@@ -53,8 +53,8 @@ class _CommandError(Exception):
         self.error = error
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(wanted: bool) -> None:
+    if wanted:
         import batchscale
 
         print(f"batchscale {batchscale.__version__}")

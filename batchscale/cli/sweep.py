@@ -137,7 +137,7 @@ _FIXED_COLUMNS = (
 
 def _plan(studies: pd.DataFrame, format: Format) -> str:
     """What a sweep would train: columns that are the same in all studies go to the last line."""
-    from batchscale.output.display import clock
+    from batchscale.output.tally import clock
 
     if format in ("csv", "json"):
         return frame_text(studies, format)
@@ -201,7 +201,7 @@ def _mebibytes(size: float) -> str:
 def _summary(run: Run) -> int:
     """Print what a sweep did; the exit status: 3 where it finished but some trials failed, 4 where
     its time was over before it was complete."""
-    from batchscale.output.display import clock
+    from batchscale.output.tally import clock
     from batchscale.output.errors import FAILED_TRIALS, NOT_COMPLETE
     from experiments.records.status import how_far
 
@@ -260,7 +260,7 @@ def _status(state: Status, format: Format) -> str:
 
 
 def _time_left(state: Status) -> str:
-    from batchscale.output.display import clock
+    from batchscale.output.tally import clock
     from experiments.records.status import how_far
 
     text = how_far(state.left, state.failed)

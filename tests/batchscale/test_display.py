@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from batchscale.output.display import Display, Tally
+from batchscale.output.display import Display
+from batchscale.output.tally import Tally
 from experiments.plan import Outcome, Status, StopReason
 from experiments.scheduling import messages
 

@@ -10,7 +10,7 @@ import pytest
 
 import results as dataset
 from analysis.curves import edges
-from batchscale.output.display import Tally
+from batchscale.output.tally import Tally
 from experiments.config.compile import Experiment, load
 from experiments.errors import ExperimentError, TrainingError
 from experiments.execution.sweep import Summary, sweep
