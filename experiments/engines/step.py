@@ -47,9 +47,11 @@ class Models(abc.ABC):
         hooks = self.hooks
         hooks.begin(steps, self.begin(steps))
         hooks.change("before_step")
-        examples = hooks.select(self.losses(batch))[..., self.share] if hooks.selects else None
+        examples = None
+        if "select" in hooks.defined:
+            examples = hooks.select(self.losses(batch))[..., self.share]
         self.take_gradient(batch, examples)
-        if hooks.perturbs:
+        if "perturbed" in hooks.defined:
             trained = {name: weight.clone() for name, weight in self.trained().items()}
             hooks.change("perturbed")
             with self.buffers_kept():
@@ -122,9 +124,7 @@ class Hooks:
         self.models = models
         self.rows = [models.context.techniques_of(trial) for trial in trials]
         self.techniques = self.rows[0]
-        defined = {hook for hook in HOOKS if self.techniques.define(hook)}
-        self.selects, self.perturbs = "select" in defined, "perturbed" in defined
-        self._defined = defined
+        self.defined = {hook for hook in HOOKS if self.techniques.define(hook)}
         self._like = next(iter(trained.values())).new_empty(0)
         self._numbers: dict[str, Any] = {
             "seed": {
@@ -133,7 +133,12 @@ class Hooks:
             },
             # A stack has the values that the search tunes as tensors, a model by itself as numbers.
             "tuned": {
-                name: {each: self._values(name, each) for each in arguments}
+                name: {
+                    argument: self._column(
+                        [float(row.tuned[name][argument]) for row in self.rows], self._like.dtype
+                    )
+                    for argument in arguments
+                }
                 for name, arguments in self.techniques.tuned.items()
                 if models.stacked
             },
@@ -143,14 +148,10 @@ class Hooks:
         if self.techniques.parts:
             self.state = self._each(Techniques.start, trained)
 
-    def _column(self, values: Sequence[int]) -> Tensor:
-        """A whole number of each model."""
-        column = torch.tensor(values, dtype=torch.int64, device=self._like.device)
+    def _column(self, values: Sequence[float], dtype: torch.dtype = torch.int64) -> Tensor:
+        """A number of each model."""
+        column = torch.tensor(values, dtype=dtype, device=self._like.device)
         return column if self.models.stacked else column[0]
-
-    def _values(self, technique: str, argument: str) -> Tensor:
-        values = [float(row.tuned[technique][argument]) for row in self.rows]
-        return torch.tensor(values, dtype=torch.float64).to(self._like)
 
     def _each(
         self, hook: Callable[..., Any], *inputs: Any, numbers: dict[str, Any] | None = None
@@ -165,7 +166,7 @@ class Hooks:
 
     def begin(self, steps: Sequence[int], rates: Tensor | float) -> None:
         """Say which step follows: after how many others of each model, and with which rates."""
-        if not self._defined:
+        if not self.defined:
             return
         self._first = steps[0]
         rate = torch.as_tensor(rates, dtype=torch.float64).to(self._like)
@@ -199,7 +200,7 @@ class Hooks:
 
     def change(self, hook: str) -> None:
         """Let a hook change the weights, or the gradient (``gradient``), in this step."""
-        if hook not in self._defined:
+        if hook not in self.defined:
             return
 
         def changed(techniques: Techniques, steps: Any, given: Any, state: Any) -> Any:
