@@ -40,7 +40,7 @@ PARTS = (
     Part(
         name="validation, benchmarks, docs",
         folders=("validation", "benchmarks", "docs"),
-        ceiling=9_526,
+        ceiling=5_479,
         aim=4_200,
     ),
     Part(name="tests", folders=("tests",), ceiling=58_380, aim=36_000),
