@@ -44,7 +44,7 @@ def test_a_screen_has_a_row_for_what_differs_and_names_the_rest(
         row("clip 1", min_steps=CLEAR, notes=(again.format("1.20") + " steps (two)",)),
         row("ema 0.9", notes=(again.format("1.58") + " steps",)),
         row("dropout 0.1"),
-        row("freeze 0.*", **dict.fromkeys(QUANTITIES, OPEN)),
+        row("freeze 0.*", **dict[str, Any](dict.fromkeys(QUANTITIES, OPEN))),
         row("swa 0.75", tested=False),
     ]
     monkeypatch.setattr(page, "measured", lambda _: rows)
