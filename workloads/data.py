@@ -15,8 +15,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from workloads.download import downloading, reachable
-from workloads.errors import WorkloadError
+from workloads.download import downloading
+from workloads.errors import WorkloadError, first_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -140,17 +140,9 @@ def _download(name: str, root: Path) -> None:
     problem = f"data set {name} is not in {root / wanted.folder}"
     dataset = _dataset(name)
     packed = all((root / archive).is_file() for archive in wanted.archives)
-    if not packed and not reachable(wanted.url):
-        raise WorkloadError(f"{problem}, and {wanted.url} does not answer", hint=hint)
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        with downloading(root / f".{name}.lock"):
-            if not present(name, root):
-                dataset(root, download=True)
-    except (OSError, RuntimeError) as error:
-        raise WorkloadError(
-            f"{problem}, and its download failed: {first_line(error)}", hint=hint
-        ) from error
+    with downloading(problem, None if packed else wanted.url, root, hint):
+        if not present(name, root):
+            dataset(root, download=True)
 
 
 def _dataset(name: str) -> Any:
@@ -172,8 +164,3 @@ def torchvision_module(name: str) -> Any:
             f"torchvision does not import beside torch {torch.__version__}: {first_line(error)}",
             hint="install both from one index: a CPU-only torch and the default torchvision differ",
         ) from error
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's text, or its kind where it has none."""
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import socket
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-PATIENCE = 5.0
+from workloads.errors import WorkloadError, first_line
+
+_ANSWER_SECONDS = 5.0
 """Seconds that an address gets to answer."""
+_SILENCE_SECONDS = 30.0
+"""Seconds without a byte after which a download has failed."""
 
 
-def reachable(url: str, seconds: float = PATIENCE) -> bool:
+def reachable(url: str, seconds: float = _ANSWER_SECONDS) -> bool:
     """Whether the server of ``url`` answers at all within ``seconds``, through proxies if set.
 
     The request runs in a thread that may outlive this call: resolving a host name has no timeout.
@@ -41,28 +46,32 @@ def reachable(url: str, seconds: float = PATIENCE) -> bool:
 
 
 @contextmanager
-def downloading(lock: Path, *, stale: float = 1800.0, silence: float = 30.0) -> Iterator[None]:
-    """Hold ``lock`` (a file, created exclusively) while downloading; wait while another does.
+def downloading(problem: str, url: str | None, root: Path, hint: str) -> Iterator[None]:
+    """Download inside, into the data root: nobody else does so meanwhile.
 
-    A lock older than ``stale`` seconds was left by a process that died. A server that sends nothing
-    for ``silence`` seconds ends the download.
+    Args:
+        problem: what is missing, for messages.
+        url: an address that must answer first; ``None``: nothing is fetched, but unpacked.
+
+    Raises:
+        WorkloadError: the server does not answer, sends nothing for half a minute, or what is done
+            inside fails.
     """
-    while True:
-        try:
-            lock.touch(exist_ok=False)
-            break
-        except FileExistsError:
-            try:
-                if time.time() - lock.stat().st_mtime > stale:
-                    lock.unlink(missing_ok=True)
-                    continue
-            except FileNotFoundError:
-                continue
-            time.sleep(0.5)
+    if url is not None and not reachable(url):
+        raise WorkloadError(f"{problem}, and {url} does not answer", hint=hint)
     before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(silence)
     try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
-        lock.unlink(missing_ok=True)
+        root.mkdir(parents=True, exist_ok=True)
+        folder = os.open(root, os.O_RDONLY)
+        try:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(folder, fcntl.LOCK_EX)  # released too if this process dies
+            socket.setdefaulttimeout(_SILENCE_SECONDS)
+            yield
+        finally:
+            socket.setdefaulttimeout(before)
+            os.close(folder)
+    except (OSError, RuntimeError) as error:
+        raise WorkloadError(
+            f"{problem}, and its download failed: {first_line(error)}", hint=hint
+        ) from error

@@ -22,3 +22,8 @@ def nearest(name: str, names: Iterable[str], known: Iterable[str] | None = None)
         return f"did you mean {close[0]!r}?"
     listed = names if known is None else list(known)
     return f"known: {', '.join(listed)}" if listed else "there are none"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, or its kind where it has none."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

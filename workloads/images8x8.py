@@ -57,11 +57,13 @@ class _Images8x8FC(ImageClassification):
         """A new model."""
         return perceptron(64, self.widths, self.outputs)
 
-    def _with_subset(self, splits: Mapping[str, Batch]) -> Mapping[str, Batch]:
-        splits = self.subsets(splits)
+    def data(self) -> Mapping[str, Batch]:
+        """1,297 / 500 digits or 55,000 / 5,000 / 10,000 others: x float32 (N, 64), y int64 (N,)."""
+        name = self.dataset.removesuffix("-8x8")
+        parts = self.subsets(splits() if name == "digits" else pooled(name))
         if self.subset is None:
-            return splits
-        return {**splits, "train": tuple(part[: self.subset] for part in splits["train"])}
+            return parts
+        return {**parts, "train": tuple(part[: self.subset] for part in parts["train"])}
 
 
 class DigitsFC(_Images8x8FC):
@@ -71,10 +73,6 @@ class DigitsFC(_Images8x8FC):
     dataset = "digits"
     version = "1"
 
-    def data(self) -> Mapping[str, Batch]:
-        """1,297 and 500 examples: x float32 (N, 64), y int64 (N,)."""
-        return self._with_subset(splits())
-
 
 class MNIST8FC(_Images8x8FC):
     """On MNIST at 8×8 pixels."""
@@ -83,10 +81,6 @@ class MNIST8FC(_Images8x8FC):
     dataset = "mnist-8x8"
     version = "1"
 
-    def data(self) -> Mapping[str, Batch]:
-        """55,000 / 5,000 / 10,000 examples: x float32 (N, 64), y int64 (N,)."""
-        return self._with_subset(pooled("mnist"))
-
 
 class FashionMNIST8FC(_Images8x8FC):
     """On Fashion-MNIST at 8×8 pixels."""
@@ -94,7 +88,3 @@ class FashionMNIST8FC(_Images8x8FC):
     target = "validation_error < 0.2"
     dataset = "fashion-mnist-8x8"
     version = "1"
-
-    def data(self) -> Mapping[str, Batch]:
-        """55,000 / 5,000 / 10,000 examples: x float32 (N, 64), y int64 (N,)."""
-        return self._with_subset(pooled("fashion-mnist"))

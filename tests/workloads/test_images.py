@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import fcntl
 import gzip
+import os
 import pickle
 import struct
 import sys
@@ -77,7 +79,7 @@ def test_splits_are_fixed_disjoint_and_whole(root) -> None:
 
 @pytest.mark.parametrize("name", sorted(sets.IMAGE_SETS))
 def test_an_absent_set_says_which_files_go_where(root, monkeypatch, name) -> None:
-    monkeypatch.setattr(sets, "reachable", lambda _: False)
+    monkeypatch.setattr(download, "reachable", lambda _: False)
     with pytest.raises(WorkloadError) as caught:
         sets.images(name)
     message, hint = str(caught.value), caught.value.hint or ""
@@ -93,7 +95,7 @@ def test_an_absent_set_says_which_files_go_where(root, monkeypatch, name) -> Non
 def test_a_set_that_is_half_there_is_absent(root, monkeypatch) -> None:
     lay_out(root / "MNIST/raw")
     (root / "MNIST/raw/t10k-labels-idx1-ubyte").unlink()
-    monkeypatch.setattr(sets, "reachable", lambda _: False)
+    monkeypatch.setattr(download, "reachable", lambda _: False)
     with pytest.raises(WorkloadError, match="data set mnist is not in"):
         sets.images("mnist")
 
@@ -104,11 +106,11 @@ def test_a_download_that_fails_says_so(root, monkeypatch) -> None:
     def fails(*_: object, **__: object) -> None:
         raise RuntimeError("Error downloading\nthe rest")
 
-    monkeypatch.setattr(sets, "reachable", lambda _: True)
+    monkeypatch.setattr(download, "reachable", lambda _: True)
     monkeypatch.setattr(datasets, "MNIST", fails)
     with pytest.raises(WorkloadError, match=r"its download failed: Error downloading$"):
         sets.images("mnist")
-    assert not list(root.iterdir()), "the lock is gone"
+    assert not list(root.iterdir()), "nothing is left behind"
 
 
 def test_packed_files_need_no_network(root, monkeypatch) -> None:
@@ -124,7 +126,7 @@ def test_packed_files_need_no_network(root, monkeypatch) -> None:
             file.with_suffix("").write_bytes(gzip.decompress(file.read_bytes()))
 
     real = datasets.MNIST
-    monkeypatch.setattr(sets, "reachable", lambda _: pytest.fail("no network is needed"))
+    monkeypatch.setattr(download, "reachable", lambda _: pytest.fail("no network is needed"))
     monkeypatch.setattr(
         datasets,
         "MNIST",
@@ -191,12 +193,24 @@ def test_a_name_that_resolves_forever_is_given_up(monkeypatch) -> None:
     release.set()
 
 
-def test_one_process_at_a_time_downloads_and_a_dead_ones_lock_is_taken(tmp_path) -> None:
-    lock = tmp_path / "lock"
-    lock.touch()
-    with download.downloading(lock, stale=-1.0):
-        assert lock.exists()
-    assert not lock.exists()
+def test_one_process_at_a_time_downloads(tmp_path) -> None:
+    inside, over = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with download.downloading("none", None, tmp_path, "none"):
+            inside.set()
+            over.wait(60)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert inside.wait(60)
+    folder = os.open(tmp_path, os.O_RDONLY)
+    with pytest.raises(BlockingIOError):
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    over.set()
+    thread.join()
+    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(folder)
 
 
 REAL = {

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from workloads.data import first_line, torchvision_module
-from workloads.errors import WorkloadError
+from workloads.data import torchvision_module
+from workloads.errors import WorkloadError, first_line
 
 
 class ImageFiles(Dataset[tuple[Tensor, Tensor]]):

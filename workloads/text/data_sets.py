@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from workloads.download import downloading, reachable
+from workloads.download import downloading
 from workloads.errors import WorkloadError
 
 _PARTS = (0.9, 0.95)
@@ -102,24 +102,19 @@ def _read(name: str, file: TextFile, root: Path) -> bytes:
 def _download(name: str, file: TextFile, path: Path, root: Path) -> None:
     problem = f"text {name}: no file {path}"
     hint = f"put {path.name} there, or set BATCHSCALE_DATA to a root that has {file.path}"
-    if not reachable(file.url):
-        raise WorkloadError(f"{problem}, and {file.url} does not answer", hint=hint)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with downloading(root / f".{name}.lock"):
-            if path.is_file():
-                return
-            with urllib.request.urlopen(file.url) as answer:
-                content = answer.read()
-            if _sha256(content) != file.sha256:
-                raise WorkloadError(
-                    f"{problem}, and what {file.url} sends has another checksum", hint=hint
-                )
-            partial = path.with_suffix(".partial")
-            partial.write_bytes(content)
-            partial.replace(path)
-    except OSError as error:
-        raise WorkloadError(f"{problem}, and its download failed: {error}", hint=hint) from error
+    with downloading(problem, file.url, root, hint):
+        if path.is_file():
+            return
+        with urllib.request.urlopen(file.url) as answer:
+            content = answer.read()
+        if _sha256(content) != file.sha256:
+            raise WorkloadError(
+                f"{problem}, and what {file.url} sends has another checksum", hint=hint
+            )
+        path.parent.mkdir(exist_ok=True)
+        partial = path.with_suffix(".partial")
+        partial.write_bytes(content)
+        partial.replace(path)
 
 
 def _sha256(content: bytes) -> str:

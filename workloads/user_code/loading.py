@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import os
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from workloads import registry
 from workloads.base import Workload
 from workloads.checks import check_target
 from workloads.errors import WorkloadError, nearest
-from workloads.user_code.definitions import defined_names, possible_workloads
+from workloads.user_code.local_imports import PACKAGED, imports, local_modules
 from workloads.user_code.user_files import find_file, import_file
 
 
@@ -77,7 +78,7 @@ def _find(spec: str, base: Path) -> type:
         name = Path(path).name
         hint = nearest(name, siblings) if siblings else "a path is relative to its experiment file"
         raise WorkloadError(f"no file {path!r} in {base.resolve()}", hint=hint)
-    _check_defined(file, path, name)
+    _refuse_script(file, path, name)
     module = import_file(file)
     classes = {
         key: value
@@ -100,17 +101,21 @@ def _find(spec: str, base: Path) -> type:
     return cls
 
 
-def _check_defined(file: Path, path: str, name: str) -> None:
-    """Refuse a file that does not define the workload before anything of it is run."""
-    if name:
-        names = defined_names(file)
-        if names is not None and name not in names:
-            raise WorkloadError(f"{path} has no class {name!r}", hint=nearest(name, names))
+def _refuse_script(file: Path, path: str, name: str) -> None:
+    """A file that imports nothing of this project, itself or by modules beside it, and does not
+    contain the name, defines no such workload: it is not run to learn that."""
+    content = file.read_bytes()
+    try:
+        ast.parse(content)
+    except (SyntaxError, ValueError):
+        return  # the import itself says what is wrong, and where
+    if name and name.encode() in content:
         return
-    possible = possible_workloads(file)
-    if possible is not None and not possible:
-        raise WorkloadError(
-            f"{path} defines no workload: it is a script, and was not run",
-            hint=f"a workload is a class of batchscale's; batchscale new FILE.py writes one, and "
-            f"{path}:CLASS names one that is made in another way",
-        )
+    for source in (file, *local_modules(file).values()):
+        for each in imports(source.read_bytes()):
+            if each.level == 0 and each.module.partition(".")[0] in PACKAGED:
+                return
+    raise WorkloadError(
+        f"{path} defines no workload: it is a script, and was not run",
+        hint="a workload is a class of batchscale's; batchscale new FILE.py writes one",
+    )
