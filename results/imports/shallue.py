@@ -13,10 +13,9 @@ import. The name of a trial's folder identifies it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -65,31 +64,20 @@ def import_shallue(
     store = Store(results)
     done = Imported(f"{facts.SOURCE}-*", store.root)  # each workload is an experiment
 
-    def add(written: Imported) -> None:
-        done.added += written.added
-        done.measurements += written.measurements
-        done.refused += written.refused
-        if progress is not None:
-            progress(done)
-        if not claim.renew({}):
-            raise ResultsError(
-                f"another process took over this import: {count(done.added, 'trial', 'are')} "
-                "written",
-                hint="give the same command again when it has ended",
-            )
-
-    with _claimed(store) as claim, ThreadPoolExecutor(1) as writer:
+    with _claimed(store) as claim:
         folders = studies(root, done)
         done.studies = len(folders)
-        workloads = groupby(folders, key=lambda study: study.workload)
-        pending: Future[Imported] | None = None
-        for commit in chain.from_iterable(_commits(store, [*part], done) for _, part in workloads):
-            # One is written while the next is read: two in memory, never more.
-            if pending is not None:
-                add(pending.result())
-            pending = writer.submit(_write, store, commit)
-        if pending is not None:
-            add(pending.result())
+        for _, of_workload in groupby(folders, key=lambda study: study.workload):
+            for commit in _commits(store, [*of_workload], done):
+                _write(store, commit, done)
+                if progress is not None:
+                    progress(done)
+                if not claim.renew({}):
+                    raise ResultsError(
+                        "another process took over this import: "
+                        f"{count(done.added, 'trial', 'are')} written",
+                        hint="give the same command again when it has ended",
+                    )
     return done
 
 
@@ -161,7 +149,7 @@ def _commits(store: Store, folders: list[StudyFolder], done: Imported) -> Iterat
         yield commit
 
 
-def _write(store: Store, commit: _Commit) -> Imported:
+def _write(store: Store, commit: _Commit, done: Imported) -> None:
     table, refused = points(commit.trials)
     names = pa.array([row["trial"] for row in commit.rows])
     of_study = pa.array([row["study"] for row in commit.rows]).dictionary_encode()
@@ -178,13 +166,9 @@ def _write(store: Store, commit: _Commit) -> Imported:
     }
     kept = [row for at, row in enumerate(commit.rows) if at not in refused]
     store.commit_columns(commit.experiment, measurements=pa.table(measured), trials=kept)
-    return Imported(
-        commit.experiment,
-        store.root,
-        added=len(kept),
-        measurements=table.num_rows,
-        refused=[(commit.trials[at].name, reason) for at, reason in sorted(refused.items())],
-    )
+    done.added += len(kept)
+    done.measurements += table.num_rows
+    done.refused += [(commit.trials[at].name, reason) for at, reason in sorted(refused.items())]
 
 
 def study_row(study: StudyFolder, experiment: str) -> dict[str, Any]:

@@ -1,16 +1,10 @@
-"""Measurements of many trials at once: one parse for all files of one header.
-
-A file is about 370 lines, and opening a parser on it takes longer than reading it. So the lines of
-hundreds of files are parsed together; only where one of them does not parse, or may not have a row
-a line, is each parsed alone, and the broken ones are named with their line.
-"""
+"""The measurements of the release's trials as columns of the schema."""
 
 from __future__ import annotations
 
 import csv
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -22,18 +16,6 @@ from results.imports.support.shallue_tree import MEASUREMENTS, TrialFolder, Unpl
 from results.schema import METRIC_COLUMNS
 
 
-@dataclass(frozen=True)
-class _Part:
-    """The lines of one file below its header, and the trial to which it belongs."""
-
-    trial: int
-    lines: bytes
-
-    @property
-    def rows(self) -> int:
-        return self.lines.count(b"\n")
-
-
 def points(trials: Sequence[TrialFolder]) -> tuple[pa.Table, dict[int, str]]:
     """The measurements of ``trials`` and, by place in ``trials``, why a file cannot be placed.
 
@@ -42,27 +24,20 @@ def points(trials: Sequence[TrialFolder]) -> tuple[pa.Table, dict[int, str]]:
     contiguous, ordered by step.
     """
     refused: dict[int, str] = {}
-    groups: dict[tuple[str, ...], list[_Part]] = {}
+    tables = [pa.schema([("trial", pa.int32()), ("step", pa.int64())]).empty_table()]
     for place, trial in enumerate(trials):
         header, _, lines = trial.measurements.partition(b"\n")
-        if not header.strip() or not lines.strip():
-            if trial.status == "COMPLETE":
-                refused[place] = f"it is COMPLETE, but {MEASUREMENTS} holds no measurement"
-            continue
         try:
-            names = _names(header)
+            if header.strip() and lines.strip():
+                table = _read(_names(header), lines)
+                trial_column = pa.array(np.full(len(table), place, np.int32))
+                tables.append(table.add_column(0, "trial", trial_column))
+            elif trial.status == "COMPLETE":
+                raise UnplacedError("holds no measurement, but the trial is COMPLETE")
         except UnplacedError as reason:
-            refused[place] = str(reason)
-            continue
-        whole = lines if lines.endswith(b"\n") else lines + b"\n"
-        groups.setdefault(names, []).append(_Part(place, whole))
-    tables = []
-    for names, parts in groups.items():
-        tables += _parse(names, parts, refused)
-    empty = pa.schema([("trial", pa.int32()), ("step", pa.int64())]).empty_table()
-    if not tables:
-        return empty, refused
-    return pa.concat_tables(tables, promote_options="default").combine_chunks(), refused
+            refused[place] = f"{MEASUREMENTS} {reason}"
+    every = pa.concat_tables(tables, promote_options="default").combine_chunks()
+    return _with_metrics(every), refused
 
 
 @functools.lru_cache(maxsize=1024)
@@ -71,95 +46,45 @@ def _names(header: bytes) -> tuple[str, ...]:
     try:
         columns = next(csv.reader([header.decode().lstrip("\ufeff").strip()]))
     except UnicodeDecodeError as error:
-        raise UnplacedError(f"{MEASUREMENTS} is not text") from error
+        raise UnplacedError("is not text") from error
     if "step" not in columns:
-        raise UnplacedError(f"{MEASUREMENTS} has no column step: {', '.join(columns)[:80]}")
+        raise UnplacedError(f"has no column step: {', '.join(columns)[:80]}")
     names = []
     for column in columns:
         split, slash, metric = column.partition("/")
         if column != "step" and not (slash and metric and split in facts.SPLITS):
-            raise UnplacedError(
-                f"{MEASUREMENTS}: column {column!r} is not a metric of train, val or test"
-            )
+            raise UnplacedError(f"has a column {column!r}: no metric of train, val or test")
         plain = facts.METRICS.get(metric, metric)
         names.append(column if column == "step" else f"{facts.SPLITS[split]}_{plain}")
     if len(set(names)) < len(names):
-        raise UnplacedError(f"{MEASUREMENTS} has a column twice")
+        raise UnplacedError("has a column twice")
     return tuple(names)
 
 
-def _parse(
-    names: tuple[str, ...], parts: Sequence[_Part], refused: dict[int, str]
-) -> list[pa.Table]:
-    rows = [part.rows for part in parts]
-    try:
-        data = b"".join(part.lines for part in parts)
-        if b"\r" in data:
-            data = data.replace(b"\r\n", b"\n")
-        if b'"' in data or b"\r" in data:
-            raise UnplacedError("a row need not be a line")
-        table = _read(names, data)
-        if table.num_rows != sum(rows):
-            raise UnplacedError("some lines are blank")
-    except UnplacedError:  # only the single files show to which trial a row belongs, and the error
-        tables = [_alone(names, part, refused) for part in parts]
-        return [_with_metrics(_sorted(table)) for table in tables if table is not None]
-    code = np.repeat(np.array([part.trial for part in parts], np.int32), rows)
-    return [_with_metrics(_sorted(table.add_column(0, "trial", pa.array(code))))]
-
-
-def _alone(names: tuple[str, ...], part: _Part, refused: dict[int, str]) -> pa.Table | None:
-    try:
-        table = _read(names, part.lines)
-    except UnplacedError as reason:
-        refused[part.trial] = f"{MEASUREMENTS} {_first_wrong(names, part.lines) or reason}"
-        return None
-    code = np.full(table.num_rows, part.trial, np.int32)
-    return table.add_column(0, "trial", pa.array(code))
-
-
-def _first_wrong(names: tuple[str, ...], lines: bytes) -> str | None:
-    """The first line that has an error by itself, with its number in the file and the reason."""
-    for number, line in enumerate(lines.splitlines(), 2):
-        try:
-            if line:
-                _read(names, line)
-        except UnplacedError as reason:
-            return f"line {number}: {reason}"
-    return None
-
-
-def _read(names: tuple[str, ...], data: bytes) -> pa.Table:
+def _read(names: tuple[str, ...], lines: bytes) -> pa.Table:
+    """The rows by step; those of one step stay in their order."""
     kinds = {name: pa.int64() if name == "step" else pa.float64() for name in names}
     try:
-        table = _read_as(kinds, data)
-    except pa.ArrowInvalid:
-        try:  # a step written as 1000.0
-            table = _read_as(dict.fromkeys(names, pa.float64()), data)
+        try:
+            table = _read_as(kinds, lines)
+        except pa.ArrowInvalid:  # a step written as 1000.0
+            table = _read_as(dict.fromkeys(names, pa.float64()), lines)
             table = table.cast(pa.schema(list(kinds.items())))
-        except pa.ArrowInvalid as error:
-            line = str(error).splitlines()[0].removeprefix("CSV parse error: ")
-            raise UnplacedError(f"does not parse: {line[:160]}") from error
+    except pa.ArrowInvalid as error:
+        line = str(error).splitlines()[0].removeprefix("CSV parse error: ")
+        raise UnplacedError(f"does not parse: {line[:160]}") from error
     if table["step"].null_count or (pc.min(table["step"]).as_py() or 0) < 0:
-        raise UnplacedError("a step is missing or negative")
-    return table
+        raise UnplacedError("does not parse: a step is missing or negative")
+    descends = (np.diff(table["step"].to_numpy()) < 0).any()
+    return table.sort_by("step") if descends else table
 
 
-def _read_as(kinds: dict[str, pa.DataType], data: bytes) -> pa.Table:
+def _read_as(kinds: dict[str, pa.DataType], lines: bytes) -> pa.Table:
     return arrow_csv.read_csv(
-        pa.BufferReader(data),
-        read_options=arrow_csv.ReadOptions(column_names=list(kinds), block_size=4 << 20),
-        parse_options=arrow_csv.ParseOptions(newlines_in_values=False),
+        pa.BufferReader(lines),
+        read_options=arrow_csv.ReadOptions(column_names=list(kinds), use_threads=False),
         convert_options=arrow_csv.ConvertOptions(column_types=kinds, null_values=["", "None"]),
     )
-
-
-def _sorted(table: pa.Table) -> pa.Table:
-    """Rows of each trial by step; those of one step stay in their order."""
-    trial, step = table["trial"].to_numpy(), table["step"].to_numpy()
-    if not ((trial[1:] == trial[:-1]) & (step[1:] < step[:-1])).any():
-        return table
-    return table.take(pa.array(np.lexsort((step, trial))))
 
 
 def _with_metrics(table: pa.Table) -> pa.Table:

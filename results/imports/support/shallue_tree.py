@@ -9,12 +9,13 @@ and the same once more under ``mnist_subsets/``, ``imagenet_subsets/`` and ``sol
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, Field, ValidationError
 
 from results.errors import ResultsError
 from results.imports import Imported
@@ -26,6 +27,32 @@ STUDY, METADATA, MEASUREMENTS = "study.json", "metadata.json", "measurements.csv
 
 class UnplacedError(Exception):
     """Why a part of the tree cannot be placed: one line without its name."""
+
+
+_Count = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class _Study(BaseModel):
+    """``study.json``. In the special sub-trees the folder alone says which data set it is."""
+
+    model: str | None = None
+    optimizer: str | None = None
+    dataset: str | None = None
+    batch_size: Annotated[int, Field(ge=1, lt=2**63)]
+    train_steps: _Count = 0
+    parameter_configs: dict[str, dict[str, Any]] = {}
+
+
+class _Metadata(BaseModel):
+    """``metadata.json``."""
+
+    trial_id: int
+    status: Literal["COMPLETE", "INFEASIBLE", "INCOMPLETE"]
+    steps: _Count
+    parameters: dict[str, float | int | str]
+
+
+_Content = TypeVar("_Content", bound=BaseModel)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,36 +139,22 @@ def trial_ids(study: StudyFolder, done: Imported) -> list[int]:
 
 
 def read_trial(study: StudyFolder, trial_id: int, done: Imported) -> TrialFolder | None:
-    """A trial of a study; None, and why in ``passed``, if it cannot be placed."""
+    """A trial of a study; None, and why in ``refused``, if it cannot be placed."""
     name = f"{study.name}/{trial_id}"
     folder = f"{study.folder}/{trial_id}"
     present = set(os.listdir(folder))
     done.ignored += [f"{name}/{other}" for other in sorted(present - {METADATA, MEASUREMENTS})]
     try:
-        for file in (METADATA, MEASUREMENTS):
-            if file not in present:
-                raise UnplacedError(f"it has no {file}")
-        content = _json(f"{folder}/{METADATA}", METADATA)
-        status, parameters = content.get("status"), content.get("parameters")
-        if status not in facts.STOP_REASONS:
-            statuses = ", ".join(facts.STOP_REASONS)
-            raise UnplacedError(f"{METADATA}: status {status!r} is none of {statuses}")
-        if content.get("trial_id") != trial_id:
-            raise UnplacedError(f"{METADATA}: trial_id is {content.get('trial_id')!r}")
-        if not isinstance(parameters, dict):
-            raise UnplacedError(f"{METADATA}: parameters is {parameters!r}, not a mapping")
-        for key, value in parameters.items():
-            if not isinstance(value, (int, float, str)):
-                raise UnplacedError(
-                    f"{METADATA}: parameter {key} is {value!r}, not a number or text"
-                )
+        content = _read(_Metadata, folder, METADATA)
+        if content.trial_id != trial_id:
+            raise UnplacedError(f"{METADATA}: trial_id is {content.trial_id}")
         return TrialFolder(
             name=name,
             trial_id=trial_id,
-            status=status,
-            steps=_count(content, "steps", METADATA),
-            parameters=parameters,
-            measurements=_bytes(f"{folder}/{MEASUREMENTS}", MEASUREMENTS),
+            status=content.status,
+            steps=content.steps,
+            parameters=content.parameters,
+            measurements=_bytes(folder, MEASUREMENTS),
         )
     except UnplacedError as reason:
         done.refused.append((name, str(reason)))
@@ -164,33 +177,22 @@ def _of_dataset(
 
 def _study(root: Path, name: str, collection: str | None) -> StudyFolder:
     folder = f"{root}/{name}"
-    if not os.path.exists(f"{folder}/{STUDY}"):
-        raise UnplacedError(f"it has no {STUDY}")
-    content = _json(f"{folder}/{STUDY}", STUDY)
+    content = _read(_Study, folder, STUDY)
     dataset, model, optimizer, size = name.split("/")[-4:]
-    # In the special sub-trees the folder alone says which part of a data set it is.
-    named = {"model": model, "optimizer": optimizer}
+    said = {"model": model, "optimizer": optimizer, "batch_size": size}
     if collection is None:
-        named["dataset"] = dataset
-    for key, expected in named.items():
-        if content.get(key, expected) != expected:
-            raise UnplacedError(f"{STUDY}: {key} is {content[key]!r}, its folder says {expected!r}")
+        said["dataset"] = dataset
+    for key, expected in said.items():
+        value = getattr(content, key)
+        if value is not None and str(value) != expected:
+            raise UnplacedError(f"{STUDY}: {key} is {value!r}, its folder says {expected!r}")
     if optimizer not in facts.OPTIMIZERS:
         names = ", ".join(facts.OPTIMIZERS)
         raise UnplacedError(f"optimizer {optimizer!r} is none of the release's: {names}")
-    if not size.isdecimal() or _count(content, "batch_size", STUDY) != int(size) or size == "0":
-        raise UnplacedError(
-            f"{STUDY}: batch_size is {content['batch_size']!r}, its folder says {size}"
-        )
     try:
         experiment_name(name.replace("/", "-"))
     except ResultsError as error:
         raise UnplacedError(f"its folder's name: {error.hint}") from error
-    parameters = content.get("parameter_configs", {})
-    if not isinstance(parameters, dict) or not all(
-        isinstance(config, dict) for config in parameters.values()
-    ):
-        raise UnplacedError(f"{STUDY}: parameter_configs is not a mapping of mappings")
     return StudyFolder(
         folder=folder,
         name=name,
@@ -198,9 +200,9 @@ def _study(root: Path, name: str, collection: str | None) -> StudyFolder:
         dataset=dataset,
         model=model,
         optimizer=optimizer,
-        batch_size=int(size),
-        train_steps=_count({"train_steps": 0, **content}, "train_steps", STUDY),
-        parameters=parameters,
+        batch_size=content.batch_size,
+        train_steps=content.train_steps,
+        parameters=content.parameter_configs,
     )
 
 
@@ -219,28 +221,20 @@ def _folders(
     return names
 
 
-def _json(path: str, name: str) -> dict[str, Any]:
+def _read(kind: type[_Content], folder: str, name: str) -> _Content:
     try:
-        content = json.loads(_bytes(path, name))
-    except ValueError as error:
-        raise UnplacedError(f"{name} is not JSON") from error
-    if not isinstance(content, dict):
-        raise UnplacedError(f"{name} is not a mapping")
-    return content
+        return kind.model_validate_json(_bytes(folder, name))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"][:2]))
+        raise UnplacedError(f"{name}: {place}: {first['msg']}".replace(": : ", ": ")) from error
 
 
-def _bytes(path: str, name: str) -> bytes:
+def _bytes(folder: str, name: str) -> bytes:
     try:
-        with open(path, "rb", buffering=0) as stream:
+        with open(f"{folder}/{name}", "rb", buffering=0) as stream:
             return stream.read()
+    except FileNotFoundError:
+        raise UnplacedError(f"it has no {name}") from None
     except OSError as error:
         raise UnplacedError(f"{name} cannot be read: {os.strerror(error.errno or 0)}") from error
-
-
-def _count(content: Mapping[str, Any], key: str, file: str) -> int:
-    value = content.get(key)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63:
-        return value
-    raise UnplacedError(f"{file}: {key} is {value!r}, not a whole number")
