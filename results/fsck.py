@@ -21,7 +21,8 @@ from results.run_state.mark import MARK, dataset_of
 from results.schema import SCHEMAS
 from results.storage.compact import ORPHAN_SECONDS
 from results.storage.dataset import MOVE_AWAY, checked, reading, replaces
-from results.storage.location import PACKAGED, File, Location
+from results.storage.location import PACKAGED, Location
+from results.storage.objects import File
 from results.storage.rows import KEPT, KEYS, ORDER, superseded
 from results.storage.whole_file import TEMPORARY
 

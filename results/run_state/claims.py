@@ -7,9 +7,7 @@ worker ran on this machine and has ended, or when the sweep that started the wor
 has (``abandon``). A worker that takes a free claim replaces the file; the former owner detects that
 (``held``) and does not commit.
 
-How the file is held in a folder and in an object store: ``claim_files``. A store without
-conditional writes has no exclusive creation: there a single sweep may write, and a second one is
-refused.
+How the file is held in a folder and in an object store: ``claim_files``.
 """
 
 from __future__ import annotations
@@ -28,11 +26,18 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from results.errors import ResultsError
-from results.run_state.claim_files import FOLDER, ClaimFile, ClaimFiles, Lock, claim_files
+from results.run_state.claim_files import (
+    FOLDER,
+    FolderFile,
+    FolderFiles,
+    ObjectFile,
+    ObjectFiles,
+    claim_files,
+)
 from results.run_state.processes import alive, identify
-from results.storage.location import File, Location
+from results.storage.location import Location
 from results.storage.names import RULE, is_plain
-from results.storage.objects import Version
+from results.storage.objects import File, Version
 
 RENEW_SECONDS = 10.0
 SILENT_SECONDS = 120.0
@@ -106,7 +111,9 @@ def _parse(pack: str, data: bytes) -> dict[str, Any] | None:
 class Claim:
     """A pack that this process holds; made by ``Claims.take``."""
 
-    def __init__(self, claims: Claims, pack: str, content: dict[str, Any], file: ClaimFile) -> None:
+    def __init__(
+        self, claims: Claims, pack: str, content: dict[str, Any], file: FolderFile | ObjectFile
+    ) -> None:
         self._claims = claims
         self.pack = pack
         self._content = content
@@ -142,7 +149,7 @@ class Claim:
         with self._claims.locked() as lock:
             if not self.held():
                 return False
-            for other in self._claims.live() if self._claims.exclusive else ():
+            for other in self._claims.live():
                 if other["pack"] != self.pack and wanted & set(other["trials"]):
                     return False
             self._content["trials"] += [t for t in trials if t not in self._content["trials"]]
@@ -170,7 +177,6 @@ class Claim:
             return
         with self._claims.locked(), self._writes:
             self._file.remove()
-            self._file.close()
             self._released = True
 
     def _write(self) -> bool:
@@ -188,13 +194,8 @@ class Claims:
         """Of an object store: what a file held in a version."""
 
     @cached_property
-    def _files(self) -> ClaimFiles:
+    def _files(self) -> FolderFiles | ObjectFiles:
         return claim_files(self.location)
-
-    @property
-    def exclusive(self) -> bool:
-        """Whether several sweeps may write there."""
-        return self._files.exclusive
 
     def take(
         self,
@@ -226,12 +227,10 @@ class Claims:
             "progress": {},
             "time": time.time(),
         }
-        if not self.exclusive:
-            self._refuse_others(content)
         with self.locked() as lock:
             wanted = set(trials)
-            for other in self.all() if self.exclusive else ():
-                if not other["free"] and (other["pack"] == pack or wanted & set(other["trials"])):
+            for other in self.live():
+                if other["pack"] == pack or wanted & set(other["trials"]):
                     return None
             data = json.dumps(content).encode()
             file = self._files.create(_file(pack), data, len(data) + 64 * len(trials))
@@ -240,24 +239,7 @@ class Claims:
             if lock.held():
                 return Claim(self, pack, content, file)
             file.remove()
-            file.close()
             return None
-
-    def _refuse_others(self, content: Mapping[str, Any]) -> None:
-        """Refuse a second sweep where claims cannot be exclusive.
-
-        Raises:
-            ResultsError: another sweep's worker has a live claim.
-        """
-        ours = {_key(process) for process in (content["holder"], *content["processes"])}
-        for other in self.live():
-            if not ours & {_key(process) for process in (other["holder"], *other["processes"])}:
-                raise ResultsError(
-                    f"another sweep writes to {self.location.root}, on "
-                    f"{other['holder']['machine']}, and this store has no conditional writes",
-                    hint="wait for its end (a sweep that died holds the folder for two minutes), "
-                    "or use a store with If-None-Match, such as S3",
-                )
 
     def live(self) -> list[dict[str, Any]]:
         """The claims of workers that run, as written; see ``all``."""
@@ -302,7 +284,7 @@ class Claims:
                 if claim["free"]:
                     self.location.delete(_file(claim["pack"]))
 
-    def locked(self) -> AbstractContextManager[Lock]:
+    def locked(self) -> AbstractContextManager[Any]:
         """Hold the lock under which claims of this folder are taken, released and cleared.
 
         Raises:
@@ -331,7 +313,7 @@ class Claims:
                 return None
             content = _parse(pack, data)
             if content is not None:
-                if file.version is not None:
+                if not self.location.local:
                     self._read_before[file.name] = file.version, content
                 return content
             before = data

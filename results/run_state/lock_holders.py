@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
+import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from results.errors import escaped
 
@@ -16,14 +15,21 @@ SAY_SECONDS = 5.0
 
 
 class Waiting:
-    """A wait for the lock of a name, from its construction."""
+    """A wait for the lock of a name, from its construction.
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    Args:
+        longest: seconds of a pause, at most; the first one is a fiftieth.
+    """
+
+    def __init__(self, name: str, longest: float) -> None:
+        self._name, self._longest, self._pause = name, longest, longest / 50
         self._began = self._said = time.monotonic()
 
-    def say(self, read: Callable[[], bytes]) -> None:
-        """Name the holder, by the lock's content that ``read`` gives, where it is time to."""
+    def pause(self, read: Callable[[], bytes]) -> None:
+        """Wait before the next attempt. Where it is time to, name the holder, by the lock's content
+        that ``read`` gives."""
+        time.sleep(random.uniform(0.5, 1) * self._pause)  # those who wait must not come together
+        self._pause = min(1.5 * self._pause, self._longest)
         now = time.monotonic()
         if now - self._said < SAY_SECONDS:
             return
@@ -34,24 +40,6 @@ class Waiting:
             now - self._began,
             _holder(read()),
         )
-
-
-@contextmanager
-def naming_holder(name: str, read: Callable[[], bytes]) -> Iterator[None]:
-    """Inside, a thread names the holder: the caller waits in the system."""
-    over, waiting = threading.Event(), Waiting(name)
-
-    def say() -> None:
-        while not over.wait(SAY_SECONDS):
-            waiting.say(read)
-
-    thread = threading.Thread(target=say, name="waiting for a lock", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def _holder(data: bytes) -> str:

@@ -77,26 +77,6 @@ def require_marked(read: Read, expected: str, display: str) -> None:
         )
 
 
-def create_file(path: str, data: bytes) -> None:
-    """Write a local file unless there is one of that name.
-
-    Raises:
-        OSError: the disk cannot be written; the file is removed.
-    """
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    except FileExistsError:
-        return
-    try:
-        os.write(handle, data)
-        os.fsync(handle)
-    except OSError:
-        os.unlink(path)
-        raise
-    finally:
-        os.close(handle)
-
-
 def spool(dataset: str) -> str:
     """A folder of this user alone in the temporary directory of this machine, for rows of a dataset
     that is lost.

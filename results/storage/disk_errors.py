@@ -66,12 +66,12 @@ def writing(path: str | Path) -> Iterator[None]:
 
 def unwritable(path: str, reason: str, error: BaseException) -> ResultsError:
     """The error for a file that cannot be written."""
-    forbidden = isinstance(error, OSError) and error.errno in _FORBIDDEN
+    number = error.errno if isinstance(error, OSError) else None
+    remedy = "make it writable" if number in _FORBIDDEN else "free some space"
+    other = "" if number is None else f"{remedy} or name another folder with --results, then "
     return ResultsError(
         f"cannot write {path}: {reason}",
-        hint="what was committed before is safe; "
-        + ("make it writable" if forbidden else "free some space")
-        + " or name another folder with --results, then give the same command again",
+        hint=f"what was committed before is safe; {other}give the same command again",
     )
 
 

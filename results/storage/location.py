@@ -8,10 +8,8 @@ disk. An object store gets one PUT, which is whole or absent by itself.
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,12 +18,13 @@ import pyarrow as pa
 from pyarrow import fs
 
 from results.errors import ResultsError, is_utf8, nearest
-from results.run_state.mark import MARK, create_file, marked, require_marked
+from results.run_state.mark import MARK, marked, require_marked
 from results.schema import SCHEMAS
-from results.storage.disk_errors import ERRORS, line_of, retried, unwritable
+from results.storage.disk_errors import ERRORS, line_of, unwritable
+from results.storage.local import LocalFiles
 from results.storage.masking import is_address, masked, well_formed
-from results.storage.objects import ObjectStore, Version
-from results.storage.whole_file import make_folder, write_file
+from results.storage.objects import File, ObjectStore
+from results.storage.whole_file import make_folder
 
 PACKAGED: dict[str, Path] = {
     name: Path(__file__).parent.parent / name for name in ("published", "own")
@@ -38,17 +37,6 @@ from_uri = fs.FileSystem.from_uri
 def default_results() -> str:
     """``$BATCHSCALE_RESULTS``, else ``results/runs`` here."""
     return os.environ.get("BATCHSCALE_RESULTS") or "results/runs"
-
-
-@dataclass(frozen=True)
-class File:
-    """A file of a location: its name relative to the root, bytes, seconds since the epoch."""
-
-    name: str
-    size: int
-    modified: float
-    version: Version | None = None
-    """In a store that tells versions apart."""
 
 
 class Location:
@@ -66,8 +54,13 @@ class Location:
     dataset: str | None
     """The id in the dataset's mark, once it was opened for writing (``open_dataset``)."""
 
-    def __init__(self, root: str | Path, filesystem: fs.FileSystem | None = None) -> None:
-        self._address, self._given = str(root), filesystem
+    def __init__(
+        self,
+        root: str | Path,
+        filesystem: fs.FileSystem | None = None,
+        store: ObjectStore | None = None,
+    ) -> None:
+        self._address, self._given = str(root), (filesystem, store)
         if not is_utf8(self._address):
             raise ResultsError(f"the name {self._address} is not UTF-8", hint="rename that folder")
         self.root = masked(self._address, self._address)
@@ -81,16 +74,16 @@ class Location:
         self.dataset: str | None = None
 
     @cached_property
-    def objects(self) -> ObjectStore | None:
-        """The store with its conditional writes, of an S3 or GCS address.
+    def store(self) -> LocalFiles | ObjectStore:
+        """Whoever reads and writes whole files there.
 
         Raises:
-            ResultsError: it cannot be opened.
+            ResultsError: it cannot be opened, or is of a kind that is not known here.
         """
-        if self.local or self._given is not None:
-            return None
+        if self.local:
+            return LocalFiles(self.path)
         with self._reading(self.root):
-            return ObjectStore.open(self._address, self.filesystem)
+            return self._given[1] or ObjectStore.open(self._address, self.filesystem)
 
     @classmethod
     def of(cls, root: str | Path | Location) -> Location:
@@ -101,7 +94,7 @@ class Location:
         return f"Location({self.root!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:  # the receiving process opens the file system again
-        return type(self), (self._address, self._given), {"dataset": self.dataset}
+        return type(self), (self._address, *self._given), {"dataset": self.dataset}
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -136,24 +129,22 @@ class Location:
             ResultsError: it is not one (or, for reading, is missing or empty).
         """
         with self._reading(self.root):
-            info = self.filesystem.get_file_info(self.path)
-            if info.type == fs.FileType.File:
+            if self.local and os.path.isfile(self.path):
                 raise ResultsError(
                     f"{self.root} is a file, not a results folder",
                     hint="a .csv, .jsonl or .parquet file is read as curves of your own; a folder "
                     "holds studies/, trials/ and measurements/",
                 )
-            missing = info.type == fs.FileType.NotFound
-            children = [] if missing else self._children()
+            children = self.store.children()
         # Object stores have no empty folders: the mark or a claim may be the first file of a sweep.
         first = () if self.local else ("claims", MARK)
-        if any(child in SCHEMAS or child in first for child in children):
+        if any(child in SCHEMAS or child in first for child in children or ()):
             return
         if writing and not children:
             for table in SCHEMAS:
                 self.make(table)
             return
-        if missing:
+        if children is None:
             usual = "batchscale sweep writes to results/runs unless --results names another folder"
             form = f"did you mean {{}}, the packaged data? {usual}"
             raise ResultsError(
@@ -190,13 +181,8 @@ class Location:
 
     def _create(self, name: str, data: bytes) -> None:
         """Write a file unless there is one of that name."""
-        with self._writing(name):
-            if self.local:
-                retried(lambda: create_file(self.full(name), data))
-            elif (store := self.objects) is not None:
-                store.create(name, data)
-            else:
-                self.write(name, data)
+        with self.writing(name):
+            self.store.create(name, data)
 
     def empty(self) -> bool:
         """Whether the folder does not exist, or is empty.
@@ -205,10 +191,7 @@ class Location:
             ResultsError: it cannot be read.
         """
         with self._reading(self.root):
-            kind = self.filesystem.get_file_info(self.path).type
-            if kind == fs.FileType.Directory:
-                return not self._children()
-        return bool(kind == fs.FileType.NotFound)
+            return not self.store.children()
 
     def make(self, folder: str) -> None:
         """Create a folder and bring it to the disk (object stores have none).
@@ -218,7 +201,7 @@ class Location:
         """
         self.check()
         if self.local:
-            with self._writing(folder):
+            with self.writing(folder):
                 make_folder(self.full(folder))
 
     def files(self, folder: str, suffix: str = "", *, hidden: bool = False) -> list[File]:
@@ -227,40 +210,14 @@ class Location:
         Raises:
             ResultsError: it cannot be read.
         """
-        listing: Iterable[Any]
         with self._reading(self.display(folder)):
-            if self.local:
-                listing = retried(lambda: [*_local_files(self.path, folder, suffix)])
-            elif (store := self.objects) is not None:
-                listing = store.list(folder)
-            else:
-                listing = self._listed(folder)
-        return sorted(
-            (
-                File(each.name, each.size, each.modified, getattr(each, "version", None))
-                for each in listing
-                if each.name.endswith(suffix)
-                and (hidden or not each.name.rpartition("/")[2].startswith("."))
-            ),
-            key=lambda file: file.name,
-        )
-
-    def _listed(self, folder: str) -> list[File]:
-        """The files under a folder of a store that lists them through pyarrow alone."""
-        selector = fs.FileSelector(self.full(folder), recursive=True, allow_not_found=True)
-        start = len(self.path) + 1
-        return [
-            File(info.path[start:], info.size or 0, (info.mtime_ns or 0) / 1e9)
-            for info in self.filesystem.get_file_info(selector)
-            if info.type == fs.FileType.File
-        ]
+            listing = self.store.list(folder, suffix)
+        shown = (f for f in listing if hidden or not f.name.rpartition("/")[2].startswith("."))
+        return sorted(shown, key=lambda file: file.name)
 
     def exists(self, name: str) -> bool:
         with self._reading(self.display(name)):
-            if (store := self.objects) is not None:
-                return store.head(name) is not None
-            info = self.filesystem.get_file_info(self.full(name))
-        return bool(info.type == fs.FileType.File)
+            return self.store.exists(name)
 
     def read(self, name: str) -> bytes | None:
         """All of a file; ``None`` if there is none.
@@ -268,18 +225,8 @@ class Location:
         Raises:
             ResultsError: it cannot be read.
         """
-        try:
-            with self._reading(self.display(name)):
-                if (store := self.objects) is not None:
-                    there = store.read(name)
-                    return None if there is None else there[0]
-                return retried(lambda: self._read(name))
-        except FileNotFoundError:
-            return None
-
-    def _read(self, name: str) -> bytes:
-        with self.filesystem.open_input_stream(self.full(name)) as stream:
-            return bytes(stream.read())
+        with self._reading(self.display(name)):
+            return self.store.read(name)
 
     def write(self, name: str, data: bytes | pa.Buffer) -> None:
         """Write a whole file, replacing one of that name. The file is written in full or not at
@@ -290,29 +237,13 @@ class Location:
             DatasetLostError: the dataset is not there any more.
         """
         self.check()
-        with self._writing(name):
-            if self.local:
-                retried(lambda: write_file(self.full(name), data))
-            elif (store := self.objects) is not None:
-                store.write(name, bytes(data))
-            else:
-                with self.filesystem.open_output_stream(self.full(name)) as stream:
-                    stream.write(data)
+        with self.writing(name):
+            self.store.write(name, data)
 
     def delete(self, name: str) -> None:
         """Delete a file; it is no error if it does not exist."""
-        with self._writing(name):
-            if (store := self.objects) is not None:
-                store.delete(name)
-                return
-            try:
-                self.filesystem.delete_file(self.full(name))
-            except FileNotFoundError:
-                return
-
-    def _children(self) -> list[str]:
-        selector = fs.FileSelector(self.path, allow_not_found=True)
-        return [info.base_name for info in self.filesystem.get_file_info(selector)]
+        with self.writing(name):
+            self.store.delete(name)
 
     def _opened(self) -> tuple[fs.FileSystem, str]:
         if not well_formed(self._address):
@@ -340,7 +271,8 @@ class Location:
             raise ResultsError(line) from self._cause(error)
 
     @contextmanager
-    def _writing(self, name: str) -> Iterator[None]:
+    def writing(self, name: str) -> Iterator[None]:
+        """Turn the error of a file that cannot be written into one line."""
         try:
             yield
         except ERRORS as error:
@@ -353,35 +285,6 @@ class Location:
     def _cause(self, error: Exception) -> Exception | None:
         """The error itself, for a traceback; None if it would contain a key."""
         return error if self.masked(str(error)) == str(error) else None
-
-
-def _local_files(root: str, folder: str, suffix: str) -> Iterator[File]:
-    """The files under a local folder whose names end so, in no order. Links are followed, and may
-    go in circles: a folder is listed once. What is deleted meanwhile is left out.
-
-    Raises:
-        ResultsError: a link to nowhere, behind which rows may be missing.
-        OSError: a folder that cannot be read.
-    """
-
-    def failed(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError):
-            raise error
-
-    seen = set()
-    for at, inner, names in os.walk(os.path.join(root, folder), onerror=failed, followlinks=True):
-        if (real := os.path.realpath(at)) in seen:
-            inner.clear()
-            continue
-        seen.add(real)
-        for name in names:
-            path = os.path.join(at, name)
-            if os.path.islink(path) and not os.path.exists(path):
-                raise ResultsError(f"{path} is a link to nowhere", hint="put back what it leads to")
-            with suppress(FileNotFoundError):
-                state = os.stat(path)
-                if name.endswith(suffix) and stat.S_ISREG(state.st_mode):
-                    yield File(os.path.relpath(path, root), state.st_size, state.st_mtime)
 
 
 def _folder(path: str) -> str:

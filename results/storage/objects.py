@@ -7,13 +7,14 @@ pyarrow, which reads the tables, has no conditional writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import pyarrow as pa
 from pyarrow import fs
 
 T = TypeVar("T")
@@ -40,13 +41,14 @@ class Version:
 
 
 @dataclass(frozen=True)
-class StoredObject:
-    """An entry of a listing: name below the root, bytes, seconds since the epoch, version."""
+class File:
+    """An entry of a listing: name below the root, bytes, seconds since the epoch."""
 
     name: str
     size: int
     modified: float
-    version: Version
+    version: Version = Version(None, None)
+    """Of an object; a file has none."""
 
 
 class ObjectStore:
@@ -57,9 +59,9 @@ class ObjectStore:
         self._store = store
 
     @classmethod
-    def open(cls, address: str, filesystem: fs.FileSystem) -> ObjectStore | None:
+    def open(cls, address: str, filesystem: fs.FileSystem) -> ObjectStore:
         """The store of a URI, as pyarrow reads it (keys, ``region``, ``scheme``,
-        ``endpoint_override``); ``None`` for a kind of store other than S3 and GCS."""
+        ``endpoint_override``)."""
         from obstore import exceptions
         from obstore.store import GCSStore, S3Store
 
@@ -79,34 +81,48 @@ class ObjectStore:
                 return cls(GCSStore(bucket, prefix=prefix or None, **common))
         except exceptions.BaseError as error:
             raise OSError(_line(error)) from None
-        return None
+        raise OSError("results are kept in a folder, or in an object store of s3:// or gs://")
 
-    def list(self, folder: str) -> list[StoredObject]:
-        """The objects under a folder, at any depth, by name."""
+    def list(self, folder: str, suffix: str = "") -> list[File]:
+        """The objects under a folder whose names end so, at any depth, in no order."""
         import obstore
 
-        def entries() -> list[StoredObject]:
+        def entries() -> list[File]:
             return [
-                StoredObject(
-                    meta["path"], meta["size"], meta["last_modified"].timestamp(), _version(meta)
-                )
+                _file(meta["path"], meta)
                 for page in obstore.list(self._store, f"{folder}/", chunk_size=1000)
                 for meta in page
+                if meta["path"].endswith(suffix)
             ]
 
-        return sorted(_requested(entries), key=lambda each: each.name)
+        return _requested(entries)
 
-    def head(self, name: str) -> StoredObject | None:
+    def children(self) -> Sequence[str] | None:
+        """The names directly below the root; ``None`` if there is none."""
+        import obstore
+
+        listed = _requested(lambda: obstore.list_with_delimiter(self._store))
+        names = [*listed["common_prefixes"], *(meta["path"] for meta in listed["objects"])]
+        return [name.strip("/").rpartition("/")[2] for name in names] or None
+
+    def head(self, name: str) -> File | None:
         """An object without its content, ``None`` if there is none."""
         import obstore
 
         with suppress(FileNotFoundError):
-            meta = _requested(lambda: obstore.head(self._store, name))
-            modified = meta["last_modified"].timestamp()
-            return StoredObject(name, meta["size"], modified, _version(meta))
+            return _file(name, _requested(lambda: obstore.head(self._store, name)))
         return None
 
-    def read(self, name: str) -> tuple[bytes, Version] | None:
+    def exists(self, name: str) -> bool:
+        """Whether there is such an object."""
+        return self.head(name) is not None
+
+    def read(self, name: str) -> bytes | None:
+        """An object's content, ``None`` if there is none."""
+        there = self.get(name)
+        return None if there is None else there[0]
+
+    def get(self, name: str) -> tuple[bytes, Version] | None:
         """An object's content and version, ``None`` if there is none."""
         import obstore
 
@@ -118,9 +134,9 @@ class ObjectStore:
             return _requested(content)
         return None
 
-    def write(self, name: str, data: bytes) -> Version:
+    def write(self, name: str, data: bytes | pa.Buffer) -> Version:
         """Write a whole object, in place of one of that name."""
-        return self._put(name, data, "overwrite")
+        return self._put(name, bytes(data), "overwrite")
 
     def create(self, name: str, data: bytes) -> Version | None:
         """Write a new object; ``None`` if there is one of that name, which stays as it is."""
@@ -151,7 +167,7 @@ class ObjectStore:
     def _written_before(self, name: str, data: bytes) -> Version | None:
         """The version of an object with this content. A write whose answer was lost is repeated,
         and then meets itself."""
-        there = self.read(name)
+        there = self.get(name)
         return there[1] if there is not None and there[0] == data else None
 
     def _put(self, name: str, data: bytes, mode: Any) -> Version:
@@ -175,6 +191,10 @@ def _keys(user: str | None, password: str | None) -> dict[str, Any]:
     from obstore.auth.boto3 import Boto3CredentialProvider
 
     return {"credential_provider": Boto3CredentialProvider()}
+
+
+def _file(name: str, meta: Mapping[str, Any]) -> File:
+    return File(name, meta["size"], meta["last_modified"].timestamp(), _version(meta))
 
 
 def _version(meta: Mapping[str, Any]) -> Version:

@@ -32,6 +32,26 @@ def write_file(path: str, data: bytes | pa.Buffer) -> None:
     _sync(folder)
 
 
+def create_file(path: str, data: bytes) -> None:
+    """Write a local file unless there is one of that name.
+
+    Raises:
+        OSError: the disk cannot be written; the file is removed.
+    """
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    except FileExistsError:
+        return
+    try:
+        os.write(handle, data)
+        os.fsync(handle)
+    except OSError:
+        os.unlink(path)
+        raise
+    finally:
+        os.close(handle)
+
+
 def make_folder(folder: str) -> None:
     """Create a local folder, and those above it, and bring them to the disk."""
     if os.path.isdir(folder):

@@ -21,6 +21,7 @@ from batchscale.live.service import LiveReport
 from batchscale.live.watch import Watch
 from experiments.scheduling.messages import Note, ignore
 from results.storage import location as module
+from tests import memory_store
 from tests.batchscale.conftest import Answer, Command
 from tests.batchscale.test_bad_input import GOOD, own
 from tests.marks import quick
@@ -34,18 +35,15 @@ SECRETS = ("AKID42", "wJal", "rXU", "FwoGZX")
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[fsspec.AbstractFileSystem]:
     """An object store in memory, which is what ``URI`` opens."""
-    memory = fsspec.filesystem("memory")
-    memory.store.clear()
-    memory.pseudo_dirs[:] = [""]
+    with memory_store.bucket() as bucket:
 
-    def from_uri(uri: str) -> tuple[fs.FileSystem, str]:
-        assert uri == URI  # whoever opens it has all of it
-        return fs.PyFileSystem(fs.FSSpecHandler(memory)), "/bucket/runs"
+        def from_uri(uri: str) -> tuple[fs.FileSystem, str]:
+            assert uri == URI  # whoever opens it has all of it
+            return bucket.filesystem, bucket.path
 
-    monkeypatch.setattr(module, "from_uri", from_uri)
-    yield memory
-    memory.store.clear()
-    memory.pseudo_dirs[:] = [""]
+        monkeypatch.setattr(module, "from_uri", from_uri)
+        monkeypatch.setattr(module.ObjectStore, "open", lambda *_: bucket.store)
+        yield fsspec.filesystem("memory")
 
 
 class Kept:

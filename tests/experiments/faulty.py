@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from results.storage import location
+from results.storage import local
 from tests.experiments.fakes import FakeTraining
 
 
@@ -102,7 +102,7 @@ def break_storage(fault: str, root: str) -> None:
         "storage-full": errno.ENOSPC,
         "storage-read-only": errno.EROFS,
     }
-    real, real_time, written, since = location.write_file, time.time, [0], [0.0]
+    real, real_time, written, since = local.write_file, time.time, [0], [0.0]
 
     def write(path: str, data: Any) -> None:
         written[0] += 1
@@ -116,6 +116,6 @@ def break_storage(fault: str, root: str) -> None:
         return real_time() + (86_400 if written[0] % 2 else -86_400)
 
     if fault in numbers or fault == "clock":
-        location.write_file = write
+        local.write_file = write
     if fault == "clock":
         time.time = jumping

@@ -20,6 +20,7 @@ from experiments.execution.worker import Pace
 from results.errors import DatasetLostError, ResultsError
 from results.run_state import mark
 from results.storage.location import Location
+from results.storage.objects import ObjectStore
 from results.store import Store
 from tests.experiments.fakes import FakeTraining
 from tests.experiments.test_sweep import experiment, table
@@ -182,7 +183,9 @@ def test_a_spool_of_another_user_is_not_used(tmp_path: Path) -> None:
 
 def test_an_object_store_has_a_mark_too(bucket: Location) -> None:
     store = Store(bucket)
-    assert Store(Location(bucket.path, bucket.filesystem)).location.dataset == bucket.dataset
+    assert isinstance(bucket.store, ObjectStore)
+    again = Location(bucket.path, bucket.filesystem, bucket.store)
+    assert Store(again).location.dataset == bucket.dataset
     bucket.delete("dataset.json")
     with pytest.raises(DatasetLostError, match=GONE):
         store.commit("e", measurements=[], trials=[{"trial": "t", "study": "s"}])

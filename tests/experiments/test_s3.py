@@ -147,4 +147,4 @@ def test_a_poll_takes_two_listings_and_one_request_for_each_new_file(
     requests.clear()
     assert len(other.trials(columns=["steps_to_target"])) == 103
     assert sorted(requests) == ["list", "list", "read", "read", "read"]
-    assert Location(uri).objects is not None
+    assert isinstance(Location(uri).store, ObjectStore)

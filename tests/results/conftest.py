@@ -6,11 +6,10 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import fsspec
 import pytest
-from pyarrow import fs
 
 from results.storage.location import Location
+from tests import memory_store
 from tests.results import release, synthetic
 
 
@@ -43,9 +42,5 @@ def tree(_released: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def bucket() -> Iterator[Location]:
     """An empty object store."""
-    memory = fsspec.filesystem("memory")
-    memory.store.clear()
-    memory.pseudo_dirs[:] = [""]
-    yield Location("/bucket/runs", fs.PyFileSystem(fs.FSSpecHandler(memory)))
-    memory.store.clear()
-    memory.pseudo_dirs[:] = [""]
+    with memory_store.bucket() as location:
+        yield location

@@ -29,50 +29,64 @@ def _age(root: Path, pack: str, seconds: float = SILENT_SECONDS + 1) -> None:
     os.utime(root / "claims" / f"{pack}.json", (past, past))
 
 
-def _take(root: Path, pack: str = "p", trials: tuple[str, ...] = ("a", "b")) -> Claim | None:
+def _take(
+    root: Path | Location, pack: str = "p", trials: tuple[str, ...] = ("a", "b")
+) -> Claim | None:
     return Claims(root).take(pack, trials)
 
 
-def test_a_pack_is_held_by_one(tmp_path: Path) -> None:
-    claim = _take(tmp_path)
+@pytest.fixture(params=["folder", "object store"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path | Location:
+    """The laws are the same in both."""
+    bucket: Location = request.getfixturevalue("bucket")
+    return tmp_path if request.param == "folder" else bucket
+
+
+def test_a_pack_is_held_by_one(root: Path | Location) -> None:
+    claim = _take(root)
     assert claim is not None
     assert claim.held()
-    assert _take(tmp_path) is None
-    assert _take(tmp_path, "q", ("c",)) is not None
+    assert _take(root) is None
+    assert _take(root, "q", ("c",)) is not None
     claim.release()
     assert not claim.held()
     claim.release()
-    assert _take(tmp_path) is not None
+    assert _take(root) is not None
 
 
-def test_a_trial_is_held_by_one_whatever_its_pack(tmp_path: Path) -> None:
-    claim = _take(tmp_path)
-    assert _take(tmp_path, "q", ("b", "c")) is None
+def test_a_trial_is_held_by_one_whatever_its_pack(root: Path | Location) -> None:
+    claim = _take(root)
+    assert _take(root, "q", ("b", "c")) is None
     assert claim is not None
     claim.release()
-    assert _take(tmp_path, "q", ("b", "c")) is not None
+    assert _take(root, "q", ("b", "c")) is not None
 
 
-def test_a_claim_is_extended_by_what_nobody_holds(tmp_path: Path) -> None:
-    claim, other = _take(tmp_path), _take(tmp_path, "q", ("c",))
+def test_a_claim_is_extended_by_what_nobody_holds(root: Path | Location) -> None:
+    claim, other = _take(root), _take(root, "q", ("c",))
     assert claim is not None
     assert other is not None
     assert not claim.extend(["d", "c"])  # all or none
     assert claim.extend(["d", "e"])
     assert not other.extend(["e"])
-    assert _take(tmp_path, "r", ("d",)) is None
+    assert _take(root, "r", ("d",)) is None
     claim.reduce(["d"])
     claim.renew({"e": (3, 0.5)}, force=True)
     assert other.extend(["d"])
-    found = {held["pack"]: held["trials"] for held in Claims(tmp_path).live()}
+    found = {held["pack"]: held["trials"] for held in Claims(root).live()}
     assert found == {"p": ["a", "b", "e"], "q": ["c", "d"]}
+
+
+def test_a_claim_that_slept_is_extended_by_nothing(tmp_path: Path) -> None:
+    other = _take(tmp_path, "q", ("c",))
+    assert other is not None
     _age(tmp_path, "q")
     assert _take(tmp_path, "q", ("c",)) is not None  # it slept
     assert not other.extend(["f"])
 
 
-def test_what_a_claim_tells(tmp_path: Path) -> None:
-    claims = Claims(tmp_path)
+def test_what_a_claim_tells(root: Path | Location) -> None:
+    claims = Claims(root)
     driver = processes.identify(os.getppid())
     claim = claims.take("p", ["a"], processes=[driver], info={"experiment": "digits"})
     assert claim is not None
@@ -88,18 +102,20 @@ def test_what_a_claim_tells(tmp_path: Path) -> None:
     assert found["silent"] < 60
 
 
-def test_renewing_is_throttled_and_forced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    claim = _take(tmp_path)
+def test_renewing_is_throttled_and_forced(
+    root: Path | Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = _take(root)
     assert claim is not None
     assert claim.renew({"a": (1, None)})
-    assert Claims(tmp_path).all()[0]["progress"] == {}
+    assert Claims(root).all()[0]["progress"] == {}
     monkeypatch.setattr(module, "RENEW_SECONDS", 0.0)
     assert claim.renew({"a": (2, None)})
-    assert Claims(tmp_path).all()[0]["progress"] == {"a": [2, None]}
+    assert Claims(root).all()[0]["progress"] == {"a": [2, None]}
     long = {f"trial-{at}": (10**9, 0.123456789) for at in range(200)}
     assert claim.renew(long)
     assert claim.renew({"a": (3, 0.5)})  # shorter again: nothing of the longer text is left
-    assert Claims(tmp_path).all()[0]["progress"] == {"a": [3, 0.5]}
+    assert Claims(root).all()[0]["progress"] == {"a": [3, 0.5]}
 
 
 def test_two_minutes_of_silence_free_it_and_its_owner_finds_out(tmp_path: Path) -> None:
@@ -226,17 +242,6 @@ def test_many_reach_for_one_and_one_gets_it(tmp_path: Path) -> None:
     for child in children:
         child.join()
     assert [sum(each) for each in zip(*won, strict=True)] == [1] * rounds
-
-
-def test_an_object_store_tells_but_does_not_divide(bucket: Location) -> None:
-    claims = Claims(bucket)
-    claim = claims.take("p", ["a"])
-    assert claim is not None
-    assert claims.take("p", ["a"]) is not None
-    assert claim.renew({"a": (5, 0.5)}, force=True)
-    assert claims.live()[0]["progress"] == {"a": [5, 0.5]}
-    claim.release()
-    assert claims.all() == []
 
 
 def test_the_worker_that_trains_is_named_by_another_that_writes(tmp_path: Path) -> None:

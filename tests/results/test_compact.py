@@ -11,12 +11,14 @@ from typing import Any
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from obstore.store import MemoryStore
 
 import results
 from results.run_state.claims import Claims
 from results.storage.compact import ORPHAN_SECONDS, compact
 from results.storage.dataset import encode
 from results.storage.location import Location
+from results.storage.objects import ObjectStore
 from results.store import Store
 from tests.results import synthetic
 
@@ -66,16 +68,6 @@ def test_one_file_a_table_and_the_same_rows(folder: Path) -> None:
     assert not list((folder / "claims").glob("*.json"))
 
 
-def test_commits_go_on_after_it(folder: Path) -> None:
-    store = Store(folder)
-    store.compact()
-    synthetic.commit(store, [synthetic.trial_row("digits-mlp", "sgd", 8, 3)])
-    assert len(results.open(folder).measurements) == 300
-    store.compact()
-    assert _files(folder)["trials"] == 1
-    assert len(results.open(folder).measurements) == 300
-
-
 def test_old_orphans_go_and_young_ones_stay(folder: Path) -> None:
     store = Store(folder)
     synthetic.commit(store, [synthetic.trial_row("digits-mlp", "sgd", 64, 0)])
@@ -119,45 +111,6 @@ def test_temporary_files_of_dead_writers_go(folder: Path) -> None:
     _old(left)
     Store(folder).compact()
     assert not left.exists()
-
-
-class _CutError(Exception):
-    """Stands for the end of the process."""
-
-
-@pytest.mark.slow
-def test_cut_off_after_any_step_it_has_lost_nothing(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = _rows(folder)
-    left = steps = 0
-    for name in ("write", "delete"):
-        real = getattr(Location, name)
-
-        def counted(self: Location, *given: Any, _real: Any = real) -> None:
-            nonlocal steps, left
-            if left == 0:
-                raise _CutError
-            left -= 1
-            steps += 1
-            _real(self, *given)
-
-        monkeypatch.setattr(Location, name, counted)
-    for cut in range(0, 200, 3):
-        left = cut
-        try:
-            compact(Location(folder))
-        except _CutError:
-            pass
-        else:
-            if _files(folder)["measurements"] == 1:
-                break
-        _equal(_rows(folder), before)
-    left = 1000
-    compact(Location(folder))
-    assert steps > 20
-    assert _files(folder) == {"studies": 1, "trials": 1, "measurements": 1}
-    _equal(_rows(folder), before)
 
 
 @pytest.mark.slow
@@ -261,7 +214,7 @@ def test_in_an_object_store(bucket: Location) -> None:
     assert len(bucket.files("measurements", ".parquet")) == 1
     _equal(_rows(bucket), before)
     with pytest.raises(results.ResultsError, match=r"is not a results folder|no such folder"):
-        _open(Location("/bucket/other", bucket.filesystem))
+        _open(Location("/bucket/other", bucket.filesystem, ObjectStore(MemoryStore())))
 
 
 # Beside a running sweep

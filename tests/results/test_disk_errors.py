@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from results.errors import ResultsError
-from results.storage import disk_errors, location
+from results.storage import disk_errors, local
 from results.storage.location import Location
 
 
@@ -24,14 +24,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, clock: list[float], number: int, until: float) -> None:
-    real = location.write_file
+    real = local.write_file
 
     def write(path: str, data: Any) -> None:
         if clock[0] < until:
             raise OSError(number, "it fails", path)
         real(path, data)
 
-    monkeypatch.setattr(location, "write_file", write)
+    monkeypatch.setattr(local, "write_file", write)
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.ETIMEDOUT])
@@ -61,3 +61,17 @@ def test_what_does_not_pass_is_said_at_once(
     with pytest.raises(ResultsError, match="cannot write"):
         Location(str(tmp_path)).write("trials/x", b"content")
     assert clock[0] == 0.0
+
+
+def test_a_file_of_which_the_disk_does_not_tell_is_not_said_to_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = Location(str(tmp_path))
+    assert not location.exists("trials/x")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "it fails")
+
+    with monkeypatch.context() as patch, pytest.raises(ResultsError, match="cannot read"):
+        patch.setattr(local.os, "stat", refuse)
+        location.exists("trials/x")

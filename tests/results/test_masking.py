@@ -122,6 +122,7 @@ def test_what_pyarrow_says_of_a_file_has_no_keys(monkeypatch: pytest.MonkeyPatch
             raise OSError(f"{name} of AKID42 denied: signature wJal/rXU")
 
     monkeypatch.setattr(module, "from_uri", lambda _: (Refuses(), "bucket/runs"))
+    monkeypatch.setattr(module.ObjectStore, "open", lambda *_: Refuses())
     location = Location(ADDRESS)
     for call in (
         lambda: location.files("trials"),

@@ -19,20 +19,23 @@ from results.storage.objects import ObjectStore, Version
 @pytest.fixture
 def location(bucket: Location) -> Location:
     """Each process of a sweep opens the store by itself; here they share one in memory."""
-    vars(bucket)["objects"] = ObjectStore(MemoryStore())
     return bucket
 
 
+def store_of(location: Location) -> ObjectStore:
+    assert isinstance(location.store, ObjectStore)
+    return location.store
+
+
 def test_an_object_is_created_once_and_replaced_by_who_knows_it(location: Location) -> None:
-    store = location.objects
-    assert store is not None
+    store = store_of(location)
     first = store.create("a/x", b"1")
     assert first is not None
     assert store.create("a/x", b"2") is None
     second = store.replace("a/x", b"3", first)
     assert second is not None
     assert store.replace("a/x", b"4", first) is None
-    assert store.read("a/x") == (b"3", second)
+    assert store.get("a/x") == (b"3", second)
     assert [each.name for each in store.list("a")] == ["a/x"]
     assert store.replace("a/none", b"5", first) is None
     assert store.read("a/none") is None
@@ -45,34 +48,12 @@ def test_an_object_is_created_once_and_replaced_by_who_knows_it(location: Locati
 def test_a_write_that_is_repeated_since_its_answer_was_lost_meets_itself(
     location: Location,
 ) -> None:
-    store = location.objects
-    assert store is not None
+    store = store_of(location)
     made = store.create("x", b"mine")
     assert made is not None
     assert store.create("x", b"mine") == made
     changed = store.replace("x", b"new", made)
     assert store.replace("x", b"new", made) == changed
-
-
-def test_a_pack_and_a_trial_are_held_by_one(location: Location) -> None:
-    here, there = Claims(location), Claims(location)
-    claim = here.take("p", ["a", "b"])
-    assert claim is not None
-    assert there.take("p", ["a", "b"]) is None
-    assert there.take("q", ["b", "c"]) is None
-    other = there.take("q", ["c"])
-    assert other is not None
-    assert not claim.extend(["d", "c"])
-    assert claim.extend(["d"])
-    assert not other.extend(["d"])
-    claim.reduce(["d"])
-    assert other.extend(["d"])
-    assert claim.renew({"a": (3, 0.5)}, force=True)
-    assert {c["pack"]: c["trials"] for c in there.live()} == {"p": ["a", "b"], "q": ["c", "d"]}
-    assert next(c for c in there.live() if c["pack"] == "p")["progress"] == {"a": [3, 0.5]}
-    claim.release()
-    assert not claim.held()
-    assert there.take("p", ["a"]) is not None
 
 
 def test_a_silent_claim_is_taken_and_its_holder_notices(
@@ -113,8 +94,7 @@ def test_the_lock_of_a_dead_process_is_taken(
     location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claim_files, "LEASE_SECONDS", 0.2)
-    store = location.objects
-    assert store is not None
+    store = store_of(location)
     store.create(claim_files.LOCK, b"of a process that has ended")
     assert Claims(location).take("p", ["a"]) is not None
     assert store.read(claim_files.LOCK) is None
@@ -149,8 +129,7 @@ def test_what_is_done_under_a_lost_lock_does_not_count(
     """A process that slept between its reading of the claims and its writing."""
     claims = Claims(location)
     before = claims.take("p", ["a"]) if act == "extend" else None
-    store = location.objects
-    assert store is not None
+    store = store_of(location)
     every: Callable[[Claims], object] = Claims.all
 
     def slow(of: Claims) -> object:
@@ -177,7 +156,7 @@ def test_a_claim_that_has_not_changed_is_not_read_again(
     reads: list[str] = []
     read = ObjectStore.read
 
-    def counted(store: ObjectStore, name: str) -> tuple[bytes, Version] | None:
+    def counted(store: ObjectStore, name: str) -> bytes | None:
         reads.append(name)
         return read(store, name)
 
@@ -207,7 +186,7 @@ class _SlowAnswers(ObjectStore):
 
 def test_a_claim_is_held_while_its_renewal_is_on_its_way(location: Location) -> None:
     """What commits beside the thread that renews does not take the new version for another's."""
-    store = vars(location)["objects"] = _SlowAnswers()
+    store = vars(location)["store"] = _SlowAnswers()
     claim = Claims(location).take("p", ["a"])
     assert claim is not None
     renewing = threading.Thread(target=lambda: claim.renew({"a": (3, 0.5)}, force=True))
@@ -233,18 +212,8 @@ class _Careless(ObjectStore):
         return self.write(name, data)
 
 
-@pytest.mark.parametrize("kind", ["without conditions", "of pyarrow alone"])
-def test_without_conditional_writes_a_second_sweep_is_refused(
-    location: Location, kind: str
-) -> None:
-    vars(location)["objects"] = None if kind == "of pyarrow alone" else _Careless(MemoryStore())
-    ours = Claims(location)
-    driver = {"machine": "one", "pid": 7, "start": 1, "role": "driver"}
-    claim = ours.take("p", ["a"], processes=[driver], holder={**driver, "pid": 8})
-    assert claim is not None
-    assert not ours.exclusive
-    assert ours.take("q", ["b"], processes=[driver], holder={**driver, "pid": 9}) is not None
-    other = {**driver, "machine": "two"}
-    with pytest.raises(ResultsError, match="another sweep writes to /bucket/runs, on one"):
-        Claims(location).take("r", ["c"], processes=[other], holder={**other, "pid": 8})
-    claim.release()
+def test_a_store_without_conditional_writes_is_refused(location: Location) -> None:
+    vars(location)["store"] = _Careless(MemoryStore())
+    with pytest.raises(ResultsError, match="ignores conditions of writes"):
+        Claims(location).take("p", ["a"])
+    assert Claims(location).all() == []

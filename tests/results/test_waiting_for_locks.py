@@ -95,5 +95,5 @@ def test_what_a_lock_says(
 ) -> None:
     monkeypatch.setattr(lock_holders, "SAY_SECONDS", 0.0)
     with caplog.at_level(logging.WARNING, "batchscale"):
-        Waiting("there").say(lambda: content)
+        Waiting("there", longest=0.0).pause(lambda: content)
     assert holder in caplog.messages[0]
