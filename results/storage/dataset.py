@@ -101,7 +101,7 @@ def checked(
     with reading(location.display(name)):
         schema = fragment.physical_schema
     _check(location, name, table, schema)
-    if _replaces(name, schema) is None:
+    if replaced_by(name, schema) is None:
         raise ResultsError(
             f"{location.display(name)} does not say which files it replaces by their names",
             hint=MOVE_AWAY,
@@ -130,11 +130,12 @@ def replaced(files: Mapping[str, ds.ParquetFileFragment]) -> set[str]:
 
 def replaces(name: str, fragment: ds.ParquetFileFragment) -> frozenset[str]:
     """The files that a file replaces; none, unless a compaction wrote it."""
-    return _replaces(name, fragment.physical_schema) or frozenset()
+    return replaced_by(name, fragment.physical_schema) or frozenset()
 
 
-def _replaces(name: str, schema: pa.Schema) -> frozenset[str] | None:
-    """``None`` if it is not a list of other files beside this one."""
+def replaced_by(name: str, schema: pa.Schema) -> frozenset[str] | None:
+    """The files that a file of this schema replaces; ``None`` if what it lists is anything but
+    files beside it."""
     listed = (schema.metadata or {}).get(REPLACES_KEY)
     if listed is None:
         return frozenset()

@@ -166,13 +166,6 @@ def test_a_disk_that_refuses_leaves_all_or_nothing(
             "line 3: steps is 'many', not a number",
             "correct or remove that row",
         ),
-        ("bs,iters\n8,10\n16,-3\n", MAP, "line 3: steps is -3, but it must be above 0", None),
-        (
-            "bs,iters\n8,10\n,3\n",
-            MAP,
-            "line 3: batch_size is missing",
-            "correct or remove that row",
-        ),
         ("bs,iters\n8,10\n", {"batch_size": "b"}, "has no column 'b' to read as", None),
         ("bs,iters\n8,10\n", {"steps": "itres"}, "has no column 'itres'", "steps=iters?"),
         ("bs,iters\n8,10\n", {"batch_size": "bs"}, "has no column 'steps'", "needed: batch_size"),
@@ -184,7 +177,6 @@ def test_a_disk_that_refuses_leaves_all_or_nothing(
         ),
         ("bs,iters\n8,10\n", {**MAP, "step": "iters"}, "column 'iters' of", "name it once"),
         ("bs,iters,study\n8,10,x\n", MAP, "a column 'study', a name that the", "--map study"),
-        ("bs,iters\n", MAP, "has no rows", None),
     ],
 )
 def test_rows_without_a_place_are_named_and_nothing_is_written(

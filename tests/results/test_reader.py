@@ -15,7 +15,7 @@ import results
 from results import reader
 from results.errors import ResultsError
 from results.schema import REPLACES_KEY, SCHEMAS, TABLE_KEY, VERSION_KEY
-from results.storage.dataset import dataset, encode, in_batches
+from results.storage.dataset import dataset, encode, in_batches, replaced_by
 from results.storage.location import Location
 from results.store import Store
 from tests.results import synthetic
@@ -185,10 +185,16 @@ _NOT_NAMES = [
 ]
 
 
+@pytest.mark.parametrize("listed", _NOT_NAMES, ids=lambda listed: repr(listed)[:20])
+def test_what_is_no_list_of_files_beside_it(listed: bytes) -> None:
+    schema = pa.schema([], metadata={REPLACES_KEY: listed})
+    assert replaced_by("trials/e/x.parquet", schema) is None
+
+
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        *((_replacing(listed), "does not say which files it replaces") for listed in _NOT_NAMES),
+        (_replacing(b'["../a.parquet"]'), "does not say which files it replaces"),
         (_newer, "was written by a newer batchscale: schema 999"),
         (_foreign, "is not a {} file of batchscale"),
         (_other_table, "is not a {} file of batchscale"),
