@@ -38,14 +38,14 @@ class Waiting:
             "waiting for the lock %s since %.0f s: %s holds it",
             self._name,
             now - self._began,
-            _holder(read()),
+            _holder(read),
         )
 
 
-def _holder(data: bytes) -> str:
+def _holder(read: Callable[[], bytes]) -> str:
     try:
-        content = json.loads(data)
+        content = json.loads(read())
         machine, pid = str(content["machine"]).partition("/")[0], int(content["pid"])
-    except (ValueError, LookupError, TypeError, RecursionError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return "another process"
     return escaped(f"process {pid} on {machine}"[:200])

@@ -212,8 +212,8 @@ class Location:
         """
         with self._reading(self.display(folder)):
             listing = self.store.list(folder, suffix)
-        shown = (f for f in listing if hidden or not f.name.rpartition("/")[2].startswith("."))
-        return sorted(shown, key=lambda file: file.name)
+        wanted = (f for f in listing if hidden or not f.name.rpartition("/")[2].startswith("."))
+        return sorted(wanted, key=lambda file: file.name)
 
     def exists(self, name: str) -> bool:
         with self._reading(self.display(name)):

@@ -72,6 +72,7 @@ def test_a_file_of_which_the_disk_does_not_tell_is_not_said_to_be_missing(
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, "it fails")
 
-    with monkeypatch.context() as patch, pytest.raises(ResultsError, match="cannot read"):
+    with monkeypatch.context() as patch:
         patch.setattr(local.os, "stat", refuse)
-        location.exists("trials/x")
+        with pytest.raises(ResultsError, match="cannot read"):
+            location.exists("trials/x")

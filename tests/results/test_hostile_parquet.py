@@ -54,13 +54,11 @@ def lists(depth: int) -> pa.Array:
 
 
 REFUSED: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
-    "a later schema": (with_version(b"999"), "written by a newer batchscale: schema 999"),
     "a version of 5,000 digits": (with_version(b"9" * 5000), "is not a trials file of batchscale"),
     "a version that is no number": (with_version(b"seven"), "is not a trials file of batchscale"),
     "digits of another script": (with_version("²".encode()), "is not a trials file of batchscale"),
     "a version that is not UTF-8": (with_version(b"\xff"), "is not a trials file of batchscale"),
     "a negative version": (with_version(b"-1"), "is not a trials file of batchscale"),
-    "numbers for text": (with_column("optimizer", pa.array([1])), "column optimizer holds int64"),
     "text for numbers": (with_column("batch_size", pa.array(["8"])), "column batch_size holds str"),
     "bytes for text": (with_column("optimizer", pa.array([b"sgd"])), "column optimizer holds bin"),
     "dates": (
@@ -71,9 +69,7 @@ REFUSED: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
     "lists, 20 deep": (with_column("optimizer", lists(20)), "column optimizer holds list<"),
     "a name of 1 MB": (texts("optimizer", "x" * 10**6), "a text of 1,000,000 characters"),
     "control characters": (texts("optimizer", ODD), "column optimizer holds 'optimizer"),
-    "JSON, 100,000 deep": (texts("fields", "[" * 10**5), "it is not JSON"),
     "an endless number": (texts("fields", "9" * 10**5), "column fields holds"),
-    "another status": (texts("status", "DONE"), "column status holds 'DONE'"),
     "another role": (texts("role", "x" * 10**6), "column role holds 'xxx"),
 }
 

@@ -18,7 +18,6 @@ from results.errors import ResultsError
 from results.storage import location
 from results.storage.location import Location
 from results.store import Store
-from tests.results import synthetic
 
 
 def _trial(name: str, **more: Any) -> dict[str, Any]:
@@ -93,25 +92,6 @@ def test_polling_reads_each_file_once(folder: Path, monkeypatch: pytest.MonkeyPa
     assert len(read) == 1
     store.compact()
     assert len(store.trials(columns=["trial"])) == 49
-
-
-def test_studies_are_superseded_by_name(folder: Path) -> None:
-    store = Store(folder)
-    row = synthetic.study_row("digits-mlp", "sgd", 8, trials_wanted=100)
-    store.add_studies([row])
-    studies = store.studies()
-    assert len(studies) == 12
-    assert studies.set_index("study").trials_wanted["digits-mlp-sgd-8"] == 100
-    assert len(results.open(folder).studies) == 12
-
-
-def test_sources(tmp_path: Path) -> None:
-    store = Store(tmp_path / "runs")
-    row = {"experiment": "shallue", "source": "shallue_2019", "citation": "JMLR 20(112)"}
-    store.add_sources([row])
-    store.add_sources([{**row, "licence": "Apache-2.0"}])
-    sources = results.open(tmp_path / "runs").sources
-    assert sources.licence.tolist() == ["Apache-2.0"]
 
 
 @pytest.mark.parametrize("failing", [1, 2])

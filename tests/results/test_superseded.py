@@ -72,6 +72,7 @@ def test_studies_and_sources_keep_their_latest_row(folder: Path) -> None:
         writer.add_studies([row])
         writer.add_sources([{"experiment": "synthetic", "source": "s", "notes": str(wanted)}])
     before = _rows(folder)
+    assert len(writer.studies()) == len(results.open(folder).studies) == 12
     writer.compact()
     studies, sources = raw(folder, "studies"), raw(folder, "sources")
     assert len(studies) == 12
