@@ -25,50 +25,24 @@ VALIDATION = 5_000
 _SPLIT_SEED = 0
 
 
-class ImageSet(NamedTuple):
-    """An image set of torchvision: its class there, its files and packed files (below the data
-    root), and its source."""
-
-    cls: str
-    folder: str
-    files: tuple[str, ...]
-    archives: tuple[str, ...]
-    url: str
-
-
-_IDX = tuple(
-    f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
-)
 IMAGE_SETS = {
-    "mnist": ImageSet(
-        "MNIST",
-        "MNIST/raw",
-        _IDX,
-        tuple(f"MNIST/raw/{file}.gz" for file in _IDX),
-        "https://ossci-datasets.s3.amazonaws.com/mnist/",
-    ),
-    "fashion-mnist": ImageSet(
-        "FashionMNIST",
-        "FashionMNIST/raw",
-        _IDX,
-        tuple(f"FashionMNIST/raw/{file}.gz" for file in _IDX),
-        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-    ),
-    "cifar10": ImageSet(
-        "CIFAR10",
-        "cifar-10-batches-py",
-        (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta"),
-        ("cifar-10-python.tar.gz",),
-        "https://www.cs.toronto.edu/~kriz/",
-    ),
-    "cifar100": ImageSet(
-        "CIFAR100",
-        "cifar-100-python",
-        ("train", "test", "meta"),
-        ("cifar-100-python.tar.gz",),
-        "https://www.cs.toronto.edu/~kriz/",
-    ),
+    "mnist": "MNIST",
+    "fashion-mnist": "FashionMNIST",
+    "cifar10": "CIFAR10",
+    "cifar100": "CIFAR100",
 }
+"""Name -> torchvision's class."""
+
+
+class Layout(NamedTuple):
+    """Where torchvision keeps a set below the data root, and where it comes from."""
+
+    folder: str
+    files: list[str]
+    """In the folder."""
+    archives: list[str]
+    """What is downloaded, below the root."""
+    url: str
 
 
 def data_root() -> Path:
@@ -93,10 +67,23 @@ def images(name: str) -> dict[str, tuple[Tensor, Tensor]]:
     return _images(name, data_root())
 
 
+def layout(name: str) -> Layout:
+    """Of an image set, as torchvision says it."""
+    dataset = _dataset(name)
+    if hasattr(dataset, "resources"):  # MNIST and its like
+        folder = f"{dataset.__name__}/raw"
+        packed = [file for file, _ in dataset.resources]
+        files = [file.removesuffix(".gz") for file in packed]
+        return Layout(folder, files, [f"{folder}/{each}" for each in packed], dataset.mirrors[0])
+    files = [file for file, _ in (*dataset.train_list, *dataset.test_list)]
+    files.append(dataset.meta["filename"])
+    return Layout(dataset.base_folder, files, [dataset.filename], dataset.url)
+
+
 def present(name: str, root: Path | None = None) -> bool:
     """Whether all files of a set exist, unpacked."""
-    folder = (root or data_root()) / IMAGE_SETS[name].folder
-    return all((folder / file).is_file() for file in IMAGE_SETS[name].files)
+    wanted = layout(name)
+    return all(((root or data_root()) / wanted.folder / file).is_file() for file in wanted.files)
 
 
 @functools.cache
@@ -124,7 +111,7 @@ def _read(name: str, root: Path, *, train: bool) -> tuple[Tensor, Tensor]:
             warnings.simplefilter("ignore")
             source = _dataset(name)(root, train=train, download=False)
     except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
-        folder = root / IMAGE_SETS[name].folder
+        folder = root / layout(name).folder
         raise WorkloadError(
             f"data set {name} in {folder} cannot be read: {first_line(error)}",
             hint=f"remove {folder} to have it downloaded again",
@@ -135,18 +122,17 @@ def _read(name: str, root: Path, *, train: bool) -> tuple[Tensor, Tensor]:
 
 
 def _download(name: str, root: Path) -> None:
-    wanted = IMAGE_SETS[name]
+    wanted = layout(name)
     hint = f"put {', '.join(wanted.files)} there, or set BATCHSCALE_DATA to a root that has them"
     problem = f"data set {name} is not in {root / wanted.folder}"
-    dataset = _dataset(name)
     packed = all((root / archive).is_file() for archive in wanted.archives)
     with downloading(problem, None if packed else wanted.url, root, hint):
         if not present(name, root):
-            dataset(root, download=True)
+            _dataset(name)(root, download=True)
 
 
 def _dataset(name: str) -> Any:
-    return getattr(torchvision_module("datasets"), IMAGE_SETS[name].cls)
+    return getattr(torchvision_module("datasets"), IMAGE_SETS[name])
 
 
 def torchvision_module(name: str) -> Any:

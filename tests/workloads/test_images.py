@@ -83,7 +83,7 @@ def test_an_absent_set_says_which_files_go_where(root, monkeypatch, name) -> Non
     with pytest.raises(WorkloadError) as caught:
         sets.images(name)
     message, hint = str(caught.value), caught.value.hint or ""
-    wanted = sets.IMAGE_SETS[name]
+    wanted = sets.layout(name)
     assert f"data set {name} is not in {root / wanted.folder}" in message
     assert "does not answer" in message
     assert "\n" not in message
@@ -107,7 +107,7 @@ def test_a_download_that_fails_says_so(root, monkeypatch) -> None:
         raise RuntimeError("Error downloading\nthe rest")
 
     monkeypatch.setattr(download, "reachable", lambda _: True)
-    monkeypatch.setattr(datasets, "MNIST", fails)
+    monkeypatch.setattr(datasets.MNIST, "download", fails)
     with pytest.raises(WorkloadError, match=r"its download failed: Error downloading$"):
         sets.images("mnist")
     assert not list(root.iterdir()), "nothing is left behind"
@@ -118,22 +118,14 @@ def test_packed_files_need_no_network(root, monkeypatch) -> None:
     from torchvision import datasets
 
     lay_out(root / "MNIST/raw", packed=True)
-    asked: list[dict] = []
 
-    def unpack(where: Path, **options: object) -> None:
-        asked.append(options)
-        for file in (where / "MNIST/raw").glob("*.gz"):
+    def unpack(made: datasets.MNIST) -> None:
+        for file in Path(made.raw_folder).glob("*.gz"):
             file.with_suffix("").write_bytes(gzip.decompress(file.read_bytes()))
 
-    real = datasets.MNIST
     monkeypatch.setattr(download, "reachable", lambda _: pytest.fail("no network is needed"))
-    monkeypatch.setattr(
-        datasets,
-        "MNIST",
-        lambda where, **options: (unpack if options.get("download") else real)(where, **options),
-    )
+    monkeypatch.setattr(datasets.MNIST, "download", unpack)
     assert len(sets.images("mnist")["test"][0]) == 7
-    assert asked == [{"download": True}]
 
 
 def test_a_broken_file_is_named(root) -> None:
@@ -146,9 +138,10 @@ def test_a_broken_file_is_named(root) -> None:
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])
 def test_a_broken_cifar_file_is_named(root, name) -> None:
-    folder = root / sets.IMAGE_SETS[name].folder
+    wanted = sets.layout(name)
+    folder = root / wanted.folder
     folder.mkdir()
-    for file in sets.IMAGE_SETS[name].files:
+    for file in wanted.files:
         (folder / file).write_bytes(pickle.dumps({}))
     with pytest.raises(WorkloadError, match=rf"data set {name} in .* cannot be read"):
         sets.images(name)

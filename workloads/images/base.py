@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import torch
 from pydantic import Field
@@ -17,22 +17,17 @@ Share = Annotated[float, Field(gt=0, le=1)]
 Split = TypeVar("Split")
 
 
+def normalized(x: Tensor, mean: tuple[float, ...], deviation: tuple[float, ...]) -> Tensor:
+    """Bytes of images, (B, channels, height, width): from [0, 1], less the mean of each channel,
+    over its deviation."""
+    return (x.float() / 255 - _channels(mean, x.device)) / _channels(deviation, x.device)
+
+
 @lru_cache(maxsize=32)
-def of_channels(values: tuple[float, ...], device: torch.device) -> Tensor:
+def _channels(values: tuple[float, ...], device: torch.device) -> Tensor:
     """A number of each channel, ``(channels, 1, 1)``: kept on the device, since copying it there
     in each batch would let the host wait for a GPU."""
     return torch.tensor(values, device=device).view(-1, 1, 1)
-
-
-@runtime_checkable
-class Selectable(Protocol):
-    """A streamed split whose labels are known without reading its examples."""
-
-    labels: Tensor
-    """Shape (N,), int64."""
-
-    def select(self, indices: Tensor) -> Any:
-        """The examples ``indices``, in that order."""
 
 
 class ImageClassification(Classification):
@@ -66,7 +61,8 @@ class ImageClassification(Classification):
     def subsets(self, splits: Mapping[str, Split]) -> dict[str, Split]:
         """The splits with the share of classes, the training split with the share of examples.
 
-        Each is a tuple of tensors, the labels second, or ``Selectable``.
+        Each is a tuple of tensors, the labels second, or has ``labels`` and ``select(indices)``,
+        as ``ImageFiles``.
         """
         return {
             name: self._subset(split, self.train_share if name == "train" else 1.0)

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from workloads.base import Batch
 from workloads.data import images
-from workloads.images.base import ImageClassification, of_channels
+from workloads.images.base import ImageClassification, normalized
 
 _MEAN = {"cifar10": (0.4914, 0.4822, 0.4465), "cifar100": (0.5071, 0.4865, 0.4409)}
 _DEVIATION = {"cifar10": (0.2470, 0.2435, 0.2616), "cifar100": (0.2673, 0.2564, 0.2762)}
@@ -29,10 +29,7 @@ class CIFAR(ImageClassification):
 
     def transform(self, batch: Batch, *, training: bool) -> Batch:  # noqa: ARG002
         """Each channel with mean 0 and deviation 1 over the training set, shape (B, 3, 32, 32)."""
-        x = batch[0].float() / 255
-        mean = of_channels(_MEAN[self.dataset], x.device)
-        deviation = of_channels(_DEVIATION[self.dataset], x.device)
-        return (x - mean) / deviation, *batch[1:]
+        return normalized(batch[0], _MEAN[self.dataset], _DEVIATION[self.dataset]), *batch[1:]
 
     @property
     def augments(self) -> bool:

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import Dataset
 
 from workloads.base import Batch
 from workloads.data import data_root
 from workloads.errors import WorkloadError
-from workloads.images.base import ImageClassification, of_channels
+from workloads.images.base import ImageClassification, normalized
 from workloads.images.files import (
     ImageFiles,
     class_folders,
@@ -41,12 +41,6 @@ _MEAN = (0.485, 0.456, 0.406)
 _DEVIATION = (0.229, 0.224, 0.225)
 
 
-def normalized(x: Tensor) -> Tensor:
-    """Bytes of images, (B, 3, height, width), with mean 0 and deviation 1 over ImageNet."""
-    mean, deviation = of_channels(_MEAN, x.device), of_channels(_DEVIATION, x.device)
-    return (x.float() / 255 - mean) / deviation
-
-
 class ImageNet(ImageClassification):
     """The data; a model is a subclass's."""
 
@@ -60,7 +54,7 @@ class ImageNet(ImageClassification):
 
     def transform(self, batch: Batch, *, training: bool) -> Batch:  # noqa: ARG002
         """Each channel with mean 0 and deviation 1 over ImageNet, shape (B, 3, size, size)."""
-        return normalized(batch[0]), *batch[1:]
+        return normalized(batch[0], _MEAN, _DEVIATION), *batch[1:]
 
     def data(self) -> Mapping[str, Dataset[Batch]]:
         """1,231,122 / 50,045 / 50,000 examples, streamed: x uint8 (3, size, size), y int64.
