@@ -201,8 +201,8 @@ def _mebibytes(size: float) -> str:
 def _summary(run: Run) -> int:
     """Print what a sweep did; the exit status: 3 where it finished but some trials failed, 4 where
     its time was over before it was complete."""
-    from batchscale.output.tally import clock
     from batchscale.output.errors import FAILED_TRIALS, NOT_COMPLETE
+    from batchscale.output.tally import clock
     from experiments.records.status import how_far
 
     done = run.summary

@@ -12,7 +12,7 @@ import pytest
 
 from tests.batchscale.conftest import Command
 from tests.batchscale.test_bad_input import clear, sweep
-from workloads.text import data_sets
+from workloads import download
 
 MODELS = """\
 import torch
@@ -67,7 +67,7 @@ budget: 3 steps
 def files(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """1,512 tokens for training, 84 for validation."""
     monkeypatch.setenv("BATCHSCALE_DATA", str(here / "data"))
-    monkeypatch.setattr(data_sets, "reachable", lambda _: False)
+    monkeypatch.setattr(download, "reachable", lambda _: False)
     (here / "text.txt").write_text("some words and more of them\n" * 60)
     (here / "models.py").write_text(MODELS)
     return here

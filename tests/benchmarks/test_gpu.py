@@ -54,7 +54,7 @@ def test_the_groups_of_images_run_in_small(tmp_path: Path) -> None:
 
 
 def test_absent_data_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workloads.data.reachable", lambda _: False)
+    monkeypatch.setattr("workloads.download.reachable", lambda _: False)
     monkeypatch.setenv("BATCHSCALE_DATA", str(tmp_path))
     out = ["--device", "cpu", "--small", "--out", str(tmp_path / "out")]
     gpu.main(["resnet8", "--data", str(tmp_path), *out])

@@ -33,8 +33,7 @@ from tests.experiments import cut_workloads, stream_workloads
 from tests.experiments.files import RIGHT, folder
 from tests.experiments.technique_file import USER_FILE
 from tests.experiments.test_user_optimizers import GROUPED, RULES
-from workloads import WorkloadError
-from workloads.text import data_sets
+from workloads import WorkloadError, download
 
 TABLES = Path(__file__).parent / "wrong_files"
 FILES: dict[str, str] = {
@@ -156,7 +155,7 @@ def without_data(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
     """In that folder, where no data set can be found or downloaded."""
     monkeypatch.chdir(place)
     monkeypatch.setenv("BATCHSCALE_DATA", str(place / "data"))
-    monkeypatch.setattr(data_sets, "reachable", lambda _: False)
+    monkeypatch.setattr(download, "reachable", lambda _: False)
 
 
 @pytest.mark.parametrize("case", [*cases()])
