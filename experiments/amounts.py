@@ -214,18 +214,21 @@ def _sizes(item: Any, position: int) -> list[BatchSize]:
     match = _SIZE.fullmatch(item) if isinstance(item, str) else None
     if match is None and (isinstance(item, bool) or not isinstance(item, (int, float))):
         of_full = isinstance(item, str) and item.split()[:1] == [FULL]
-        hint = "write full, without a unit" if of_full else "for example: 8..4096, or [8, 32, full]"
+        example = "for example: 8..4096, or [8, 32, full]"
+        hint = "write full, without a unit" if of_full else example
         raise ExperimentError(f"{item!r} is not a batch size", hint=hint)
     if isinstance(item, float) and not item.is_integer():
         raise ExperimentError(f"batch size {item} is not a whole number")
     low, high, unit = match.groups() if match else (None, item, None)
     first, last = int(low or high), int(high)
     if first < 1:
-        place, hint = (f"{low}..{high}: ", "start at 1") if low else ("", None)
-        raise ExperimentError(f"{place}batch size {first} is below 1", hint=hint)
+        message = f"batch size {first} is below 1"
+        if low:
+            raise ExperimentError(f"{low}..{high}: {message}", hint="start at 1")
+        raise ExperimentError(message)
     if last < first:
-        hint = f"write {high}..{low}" if last > 0 else None
-        raise ExperimentError(f"the range {low}..{high} is reversed", hint=hint)
+        reverse = f"write {high}..{low}" if last > 0 else None
+        raise ExperimentError(f"the range {low}..{high} is reversed", hint=reverse)
     if last > _LARGEST_BATCH:
         raise ExperimentError(f"batch size {last:g} is too large")
     sizes = [first]

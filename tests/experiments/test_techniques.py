@@ -53,7 +53,7 @@ def test_the_example_of_an_argument_is_a_value_of_it(name: str) -> None:
     """Of the hint where a required one is absent."""
     kind = techniques.TECHNIQUES.get_class(name)
     if any(field.default is MISSING is field.default_factory for field in fields(kind)):
-        (made,) = techniques.load({name: yaml.safe_load(kind.example)})
+        (made,) = techniques.load({name: yaml.safe_load(kind.example)}, None)
         assert made.written == yaml.safe_load(kind.example)
 
 
