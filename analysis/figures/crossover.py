@@ -120,7 +120,8 @@ def _draw_pair(ax: Axes, pair: Pair) -> None:
     ax.plot(x, crossover.ratio, color=style.colour, zorder=3)
     inside = [(size, ratio) for size, ratio in measured if x[0] * 0.99 <= size <= x[-1] * 1.01]
     if inside:
-        marks.dots(ax, *zip(*inside, strict=True), style)
+        sizes, ratios = zip(*inside, strict=True)
+        marks.dots(ax, sizes, ratios, style)
     for interval in crossover.at:
         marks.draw_interval(ax, interval, 1, (x[0], x[-1]), colour=ink(), width=1.3, cap=4.5)
         if interval.value is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +83,7 @@ def test_steps_says_what_it_shows(odd: list[Curve], fits: list[Regimes]) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", ["column", "slide"])
-@pytest.mark.parametrize("name", ["steps", "tradeoff", "learning_rate"])
+@pytest.mark.parametrize("name", ["steps", "tradeoff", "shallue-fig1"])
 def test_23_curves_have_no_covered_or_cut_label(
     plain_curve: Callable[..., Curve], name: str, width: str
 ) -> None:
@@ -97,10 +96,6 @@ def test_23_curves_have_no_covered_or_cut_label(
         )
         for i in range(23)
     ]  # fmt: skip
-    if name == "learning_rate":
-        many = [
-            replace(c, points=tuple(replace(p, learning_rate=0.1) for p in c.points)) for c in many
-        ]
     figure = figures.draw(name, many, [None] * 23, width=width).get_figure(root=True)
     assert isinstance(figure, Figure)
     assert faults(figure) == []

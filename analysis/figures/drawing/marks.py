@@ -97,14 +97,15 @@ def points(ax: Axes, curve: Curve, style: CurveStyle, *, place: int = 0) -> None
     error_bars(ax, sizes, bars, style.colour)
     at = [(p.batch_size, y) for p in reached for y in p.runs or (p.steps,)]
     if at:
-        dots(ax, *zip(*at, strict=True), style)
+        x, y = zip(*at, strict=True)
+        dots(ax, x, y, style)
     for point in reached:
         ring(ax, point.batch_size, point.steps or 0.0, point.edges)
         repeats = point.repeats
         if repeats is not None and repeats.median is not None:  # a dash, with its interval
-            x = point.batch_size * 2 ** (_BESIDE * (1 + 0.6 * place))
-            error_bars(ax, [x], [(repeats.median, *repeats.interval)], style.colour)
-            ax.plot([x], [repeats.median], marker="_", markersize=4.5, markeredgewidth=1.1,
+            beside = point.batch_size * 2 ** (_BESIDE * (1 + 0.6 * place))
+            error_bars(ax, [beside], [(repeats.median, *repeats.interval)], style.colour)
+            ax.plot([beside], [repeats.median], marker="_", markersize=4.5, markeredgewidth=1.1,
                     color=style.colour, zorder=4)  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import count
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class CurveStyle:
 
     colour: str
     marker: str
-    line: str | tuple[int, tuple[float, ...]]
+    line: Any
     dark: str = ""
     symbol: str = ""
     dash: str = ""

@@ -103,7 +103,8 @@ class Page:
             for name, value in ours.items()
             if _RC[name] in (_DEFAULT[name], value, paper.get(name))
         }
-        with mpl.rc_context({**free, **self.style}):
+        settings: Any = {**free, **self.style}
+        with mpl.rc_context(settings):
             yield
 
     def panels(
@@ -210,9 +211,10 @@ class Page:
             return
         figure = _figure_of(axes[0])
         if self.ax is None:
-            place: Any = "upper" if figure.get_supxlabel() else "lower"
+            place = "upper" if figure.get_supxlabel() else "lower"
             options = _entries(handles, float(figure.get_size_inches()[0]))
-            figure.legend(loc=f"outside {place} center", **options)
+            figure.legend(**{**options, "loc": f"outside {place} center"})
+            _heighten(figure, options)
             return
         titles = self.ax.get_title("left") or self.ax.get_title()
         pad = 0.6 + 1.4 * (titles.count("\n") + 1 if titles else 0)
@@ -221,8 +223,10 @@ class Page:
 
     def legend_beneath(self, ax: Axes, handles: Sequence[Artist]) -> None:
         """A legend of one panel, beneath the numbers of its axis."""
-        ax.legend(loc="upper left", bbox_to_anchor=(0, 0), borderaxespad=2.2,
-                  **_entries(handles, self.panel))  # fmt: skip
+        options = _entries(handles, self.panel)
+        ax.legend(loc="upper left", bbox_to_anchor=(0, 0), borderaxespad=2.2, **options)
+        if self.ax is None:
+            _heighten(_figure_of(ax), options)
 
     def finish(self) -> None:
         """Make the figure as tall as its panels need beside titles and legend; a slide 16:9."""
@@ -250,6 +254,13 @@ def _entries(handles: Sequence[Artist], inches: float) -> dict[str, Any]:
             break
     return {"handles": list(handles), "labels": texts, "ncols": columns, "columnspacing": 1.2,
             "handletextpad": 0.5, "handlelength": 1.8}  # fmt: skip
+
+
+def _heighten(figure: Figure, options: Mapping[str, Any]) -> None:
+    """Add the inches that a legend takes, about; ``Page.finish`` corrects them."""
+    lines = sum(1 + label.count("\n") for label in options["labels"]) / options["ncols"]
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + 0.17 * (lines + 1))
 
 
 def name_once(axes: Sequence[Axes]) -> None:

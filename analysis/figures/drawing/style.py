@@ -53,7 +53,7 @@ def size_bar(axes: Sequence[Axes], colours: ScalarMappable, unit: str) -> None:
     """A bar of the colours of batch sizes beside all panels; of so many ``unit`` (``images``)."""
     figure: Any = axes[0].get_figure(root=True)
     bar = figure.colorbar(colours, ax=list(axes), pad=0.02, aspect=28, shrink=0.9)
-    log2_axis(bar.ax.yaxis, *map(float, colours.get_clim()))  # type: ignore[arg-type]
+    log2_axis(bar.ax.yaxis, *map(float, colours.get_clim()))
     bar.outline.set_linewidth(0.4)
     bar.set_label(f"batch size ({unit})")
 
