@@ -29,10 +29,13 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "temp_directory": "",
 }
 
+_IN_SQL = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
+_REMOVED = ("No such file", "Failed to open local file", "No files found")
+
 
 @contextmanager
-def session(root: str) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A session that reads measurements of ``root``.
+def session(root: str, *, own: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A session that reads measurements of ``root``; ``own``: no user's SQL.
 
     Raises:
         ResultsError: what runs in it takes too long or too much memory, or a file is broken; or a
@@ -63,9 +66,10 @@ def session(root: str) -> Iterator[duckdb.DuckDBPyConnection]:
             raise too_large() from error
         except duckdb.Error as error:
             text = str(error)
-            if "No such file" in text or "Failed to open local file" in text:
+            if any(part in text for part in _REMOVED):
                 raise FileNotFoundError(text) from error
-            if "get_next failed" in text:  # a broken file, not an error in the SQL
+            in_sql = isinstance(error, _IN_SQL) or not own
+            if not in_sql or "get_next failed" in text:  # a broken file
                 line = f"{root}/measurements is not all whole Parquet files"
                 raise ResultsError(line, hint=MOVE_AWAY) from error
             raise

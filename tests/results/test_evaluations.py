@@ -166,6 +166,22 @@ def test_a_part_reads_the_files_of_its_experiments_alone(tmp_path: Path) -> None
     assert len(results.open(root).where("experiment = 'x'").read_measurements()) == 1
 
 
+@pytest.mark.parametrize("name", ["runs", "runs[1]", "ru*", "it's"])
+def test_any_name_of_a_folder_is_read(tmp_path: Path, name: str) -> None:
+    run = _run(tmp_path / name, [("a", 1, 0.5), ("a", 2, 0.1)])
+    assert run.with_target("validation_error < 0.3").trials.steps_to_target.tolist() == [2]
+
+
+def test_a_broken_file_is_said(tmp_path: Path) -> None:
+    run = _run(tmp_path, [("a", step, 1 / step) for step in range(1, 2000)])
+    (file,) = (tmp_path / "runs" / "measurements" / "e").iterdir()
+    content = bytearray(file.read_bytes())
+    content[4:2000] = bytes(1996)  # its footer is whole
+    file.write_bytes(content)
+    with pytest.raises(ResultsError, match="measurements is not all whole Parquet files"):
+        run.with_target("validation_error < 0.3")
+
+
 def test_a_folder_without_measurements_has_no_evaluations(tmp_path: Path) -> None:
     trials = [{"trial": "a", "study": "s"}]
     Store(tmp_path / "runs").commit("e", measurements=[], trials=trials)
