@@ -281,5 +281,5 @@ def _query(sources: Sequence[Source], options: QueryOptions, **further: Any) -> 
         raise TypeError(
             f"no option is called {min(unknown)!r}; options: {', '.join(sorted(_OPTIONS))}"
         )
-    opened = [getattr(source, "results", source) for source in sources]
+    opened: list[Any] = [getattr(source, "results", source) for source in sources]
     return Query(sources=opened, **options, **further)

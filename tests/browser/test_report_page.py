@@ -219,7 +219,7 @@ def test_dark_by_the_system_and_by_choice(show: Show, file: Path) -> None:
     assert theme.inner_text() == "theme: light"
     assert seen.page.evaluate(back) == "rgb(255, 255, 255)"
     assert seen.layout("p0-steps")["paper"] == "#ffffff"
-    assert points(seen, "sgd")["marker"]["color"][0] == STYLES[0].light
+    assert points(seen, "sgd")["marker"]["color"][0] == STYLES[0].colour
 
 
 def test_a_phone_scrolls_down_alone(show: Show, file: Path) -> None:

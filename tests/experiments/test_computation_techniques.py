@@ -80,13 +80,16 @@ def weights(of: Study, kind: str = "module", steps: int = 6) -> dict[str, torch.
 
 def test_sam_goes_up_by_its_distance() -> None:
     from experiments import techniques
+    from experiments.techniques import Step
 
     draw = torch.Generator().manual_seed(0)
     values = [{n: torch.randn(4, 3, generator=draw) for n in "ab"} for _ in range(2)]
     weights_, gradients = values
     for adaptive in (False, True):
         part = techniques.load({"sam": {"rho": 0.3, "adaptive": adaptive}}, None).parts["sam"]
-        up = part.perturbed(weights_, gradients, {}, torch.tensor(0))
+        up = part.perturbed(
+            weights_, gradients, {}, Step(torch.tensor(0), torch.tensor(0.1), torch.tensor(0))
+        )
         moved = {n: up[n] - weights_[n] for n in up}
         scale = {n: w.abs() + 0.01 if adaptive else torch.ones_like(w) for n, w in weights_.items()}
         relative = torch.cat([(moved[n] / scale[n]).flatten() for n in moved])

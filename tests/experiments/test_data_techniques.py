@@ -18,7 +18,7 @@ from experiments import techniques
 from experiments.engines import check_contract, stacking_refusal
 from experiments.errors import ExperimentError
 from experiments.plan import WorkloadRef
-from experiments.techniques import Techniques
+from experiments.techniques import Step, Techniques
 from experiments.techniques.composed import Augmentation
 from experiments.training.study_context import StudyContext
 from tests.problems import engine, study, trials
@@ -158,7 +158,10 @@ def test_resize_refuses_a_model_of_one_size(tmp_path: Path) -> None:
 
 def test_select_gives_the_largest_losses_their_mean() -> None:
     part = techniques.load({"select": 0.4}, None).parts["select"]
-    weights = part.select(torch.tensor([0.1, 3.0, 0.2, 2.0, 1.0]), torch.tensor(0))
+    weights = part.select(
+        torch.tensor([0.1, 3.0, 0.2, 2.0, 1.0]),
+        Step(torch.tensor(0), torch.tensor(0.1), torch.tensor(0)),
+    )
     assert weights.tolist() == [0.0, 0.5, 0.0, 0.5, 0.0]
 
 

@@ -19,7 +19,7 @@ from experiments.engines import choose, stacking_refusal
 from experiments.errors import ExperimentError
 from experiments.identity import canonical
 from experiments.plan import Study, Trial, WorkloadRef
-from experiments.techniques import base
+from experiments.techniques import Step, base
 from experiments.training.study_context import StudyContext
 from tests import problems
 from tests.conformance.cases import ON_DIGITS
@@ -78,8 +78,9 @@ def test_clip_is_torchs() -> None:
     torch.nn.utils.clip_grad_norm_(parameters, 0.7)
 
     def clipped(bound: float) -> dict[str, torch.Tensor]:
+        step = Step(torch.tensor(0), torch.tensor(0.1), torch.tensor(0))
         clip = techniques.load({"clip": bound}, None).parts["clip"]
-        return dict(clip.gradient(gradients, gradients, {}, torch.tensor(0)))
+        return dict(clip.gradient(gradients, gradients, {}, step))
 
     for parameter, value in zip(parameters, clipped(0.7).values(), strict=True):
         torch.testing.assert_close(parameter.grad, value)
