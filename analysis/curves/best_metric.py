@@ -135,11 +135,11 @@ def best_metrics(
         counted.append(_Counted(group, goal, example_unit, tuple(by_size), n))
     if not counted:
         return []
-    asked = pd.concat(parts, ignore_index=True)
-    kinds = asked.groupby(["metric", "lower"], sort=False)
+    wanted = pd.concat(parts, ignore_index=True)
+    kinds = wanted.groupby(["metric", "lower"], sort=False)
     best = [_bests(runs, part, measured) for _, part in kinds]
-    found = pd.concat(best) if best else asked
-    by_point = dict(iter(found.groupby(["curve", "limit", "size"])))
+    bests = pd.concat(best) if best else wanted
+    by_point = dict(iter(bests.groupby(["curve", "limit", "size"])))
     texts = labels([each.group for each in counted], [str(each.goal) for each in counted])
     return [
         BestCurve(
@@ -175,27 +175,27 @@ def _first(runs: Runs, rows: Rows, over: Sequence[str]) -> tuple[dict[int, Rows]
     }, n
 
 
-def _bests(runs: Runs, asked: pd.DataFrame, measured: Evaluations) -> pd.DataFrame:
-    """``asked`` (places in ``runs`` with a ``last`` step each, of one metric) with ``best``, the
+def _bests(runs: Runs, wanted: pd.DataFrame, measured: Evaluations) -> pd.DataFrame:
+    """``wanted`` (places in ``runs`` with a ``last`` step each, of one metric) with ``best``, the
     best value up to it (of none the worst, infinite), and its first ``step``; ``possible``, the
     best that evaluations of a part of a split up to it may have had; and whether the trial is
     ``measured``."""
-    metric, lower = asked.iloc[0][["metric", "lower"]]
+    metric, lower = wanted.iloc[0][["metric", "lower"]]
     cost, bound, sign = ("value", "low", 1.0) if lower else ("-value", "-high", -1.0)
-    found = measured.select(
+    bests = measured.select(
         f"SELECT row, best, possible, min(step) FILTER (whole AND {cost} = best) AS step "
         f"FROM ({_WITHIN}) JOIN bests USING (row) GROUP BY row, best, possible",
-        {"trial": runs.rows["trial"][asked["place"]], "upto": asked["last"]},
+        {"trial": runs.rows["trial"][wanted["place"]], "upto": wanted["last"]},
         metric,
         first={
             "bests": f"SELECT row, min({cost}) FILTER (whole) AS best, "
             f"min({bound}) FILTER (part) AS possible FROM ({_WITHIN}) GROUP BY row"
         },
     )
-    known = np.isin(np.arange(len(asked)), found["row"])
-    found = found.set_index("row").astype(float).reindex(range(len(asked))).set_axis(asked.index)
-    ends = sign * found[["best", "possible"]].fillna(np.inf)
-    return asked.join(ends).assign(step=found["step"], measured=known)
+    known = np.isin(np.arange(len(wanted)), bests["row"])
+    bests = bests.set_index("row").astype(float).reindex(range(len(wanted))).set_axis(wanted.index)
+    ends = sign * bests[["best", "possible"]].fillna(np.inf)
+    return wanted.join(ends).assign(step=bests["step"], measured=known)
 
 
 def _point(

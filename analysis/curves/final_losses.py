@@ -233,10 +233,10 @@ def _values(
         between: interpolate between that and the next one, where there is one; of a run that ended
             earlier there is no value, but for rounding.
     """
-    found = evaluations.select(_AROUND, {"trial": trials, "upto": at}, metric)
-    found = found.set_index("row").reindex(range(len(trials))).astype(float)
+    around = evaluations.select(_AROUND, {"trial": trials, "upto": at}, metric)
+    around = around.set_index("row").reindex(range(len(trials))).astype(float)
     before, value, after, next_value = (
-        found[name].to_numpy() for name in ("before", "there", "after", "beyond")
+        around[name].to_numpy() for name in ("before", "there", "after", "beyond")
     )
     if between:
         with np.errstate(divide="ignore", invalid="ignore"):

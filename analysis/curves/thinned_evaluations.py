@@ -126,9 +126,9 @@ def _grids(
 ) -> tuple[Grids, NDArray[np.object_]]:
     """The grid of each study, from the trials ``names`` and the ``study`` of each; and those of the
     trials that have measurements."""
-    found = measured.select(_GRIDS, {"trial": names, "study": study})
-    recorded = names[found["row"].dropna().to_numpy(int)]
-    steps = found[found["step"].notna()].sort_values("step").groupby("study")["step"]
+    evaluated = measured.select(_GRIDS, {"trial": names, "study": study})
+    recorded = names[evaluated["row"].dropna().to_numpy(int)]
+    steps = evaluated[evaluated["step"].notna()].sort_values("step").groupby("study")["step"]
     return {which: each.to_numpy(float) for which, each in steps}, recorded  # type: ignore[misc]
 
 
@@ -147,7 +147,7 @@ def _first_hits(
     """
     kept = [(which, int(step)) for which, grid in grids.items() for step in grid[::2]]
     names, at = zip(*kept, strict=True)
-    found = measured.select(
+    hits = measured.select(
         _MISSES,
         {
             "trial": trials["trial"],
@@ -160,5 +160,5 @@ def _first_hits(
         first={"firsts": _FIRSTS},
         tables={"kept": pa.table({"study": names, "step": at})},
     )
-    found = found.set_index("row").reindex(range(len(trials)))
-    return tuple(found[name].to_numpy(dtype=float) for name in ("first", "hit", "miss"))
+    hits = hits.set_index("row").reindex(range(len(trials)))
+    return tuple(hits[name].to_numpy(dtype=float) for name in ("first", "hit", "miss"))

@@ -153,12 +153,12 @@ class Evaluations:
         Raises:
             ResultsError: as ``select``.
         """
-        found = self.select(_BRACKETS, trials, metric, first={"firsts": _FIRSTS})
-        found = found.set_index("row").assign(measured=True).astype({"hit": float, "miss": float})
-        found["miss"] = found["miss"].where(found["hit"].notna())
-        found = found.reindex(range(len(trials["trial"])))
-        return found.assign(
-            measured=found["measured"].eq(True), undecided=found["undecided"].fillna(0).astype(int)
+        rows = self.select(_BRACKETS, trials, metric, first={"firsts": _FIRSTS})
+        rows = rows.set_index("row").assign(measured=True).astype({"hit": float, "miss": float})
+        rows["miss"] = rows["miss"].where(rows["hit"].notna())
+        rows = rows.reindex(range(len(trials["trial"])))
+        return rows.assign(
+            measured=rows["measured"].eq(True), undecided=rows["undecided"].fillna(0).astype(int)
         )
 
 

@@ -38,8 +38,8 @@ def measured_steps(results: Tables, trials: Iterable[str], target: Target) -> pd
     ``steps_to_target``, ``last_miss`` (``Evaluations.brackets``; NaN for one that never reached it)
     and ``undecided_evaluations``, by trial."""
     names = pd.Index(sorted(set(trials)), name="trial")
-    found = _brackets(results, [*names], target).set_axis(names)
-    return found[["hit", "miss", "undecided"]].set_axis(_STEPS, axis="columns")
+    brackets = _brackets(results, [*names], target).set_axis(names)
+    return brackets[["hit", "miss", "undecided"]].set_axis(_STEPS, axis="columns")
 
 
 def _brackets(results: Tables, trials: Sequence[str], target: Target) -> pd.DataFrame:
@@ -178,8 +178,8 @@ def _known(results: Tables, target: Target) -> list[pa.Table]:
 def _recompute(
     results: Tables, trials: pd.DataFrame, recorded: pd.Series, same: pd.Series, target: Target
 ) -> pd.DataFrame:
-    found = _brackets(results, trials["trial"].tolist(), target)
-    measured, undecided = found["measured"].to_numpy(), found["undecided"].to_numpy()
+    brackets = _brackets(results, trials["trial"].tolist(), target)
+    measured, undecided = brackets["measured"].to_numpy(), brackets["undecided"].to_numpy()
     if not measured.any():
         names = Evaluations([results]).metrics()
         if names and target.metric not in names:
@@ -187,7 +187,7 @@ def _recompute(
     _refuse_unmeasured(results, trials[~recorded & ~measured], (~recorded).sum(), target)
     foreign = results.trial_rows["source"].is_valid().to_numpy()
     excluded = foreign & trials["status"].isin(("INFEASIBLE", "INCOMPLETE")).to_numpy()
-    steps, miss = (np.where(excluded, np.nan, found[name]) for name in ("hit", "miss"))
+    steps, miss = (np.where(excluded, np.nan, brackets[name]) for name in ("hit", "miss"))
     hit = ~np.isnan(steps)
     worse = trials["target_value"] <= target.value
     easier = same & (worse if target.lower_is_better else trials["target_value"] >= target.value)
