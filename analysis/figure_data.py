@@ -211,7 +211,7 @@ class FigureData:
             raise ResultsError("no curve to draw")
         if query.read is not None:
             return self._at_equal_loss()
-        if self.recorded["role"].eq(FINAL).all():
+        if len(self.recorded) and self.recorded["role"].eq(FINAL).all():
             raise ResultsError(
                 "these are final losses at several budgets, not steps to a target",
                 hint='read them as such: --read final --target "METRIC < VALUE"',

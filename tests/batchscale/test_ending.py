@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 import results
+from analysis.figure_data import FigureData, Query
 from batchscale.output.ending import ending
+from results.errors import ResultsError
 from results.reader import Results
 
 
@@ -49,3 +51,8 @@ def test_what_cannot_be_fitted_is_drawn_without_a_sentence(own: Results) -> None
 def test_more_curves_than_marks_are_not_drawn(own: Results) -> None:
     (line,) = ending(own.where("experiment = 'techniques-digits'")).splitlines()
     assert " times that of " in line
+
+
+def test_results_without_a_trial_are_no_final_losses(own: Results) -> None:
+    with pytest.raises(ResultsError, match="no trials to make a curve of"):
+        FigureData(Query(sources=[own.where("batch_size < 0")])).trials_of_curves  # noqa: B018
