@@ -134,15 +134,13 @@ def retarget_done(
 
 
 def _retargeted(row: Mapping[str, Any], target: Target, steps: pd.Series) -> dict[str, Any]:
-    """The row with another target and the ``steps`` to it; where there are none, its end is
-    unchanged."""
+    """The row with another target; where there are no ``steps`` to it, its end is unchanged."""
     amended = {
         **row,
         "target_metric": target.metric,
         "target_value": target.value,
         "lower_is_better": target.lower_is_better,
-        "steps_to_target": None,
-        "last_miss": None,
+        **dict.fromkeys(("steps_to_target", "last_miss")),
         "undecided_evaluations": int(steps["undecided_evaluations"]) or None,
     }
     if not pd.isna(steps["steps_to_target"]):

@@ -119,12 +119,10 @@ def best_values(
     the whole split: the best of means over parts of it would be one of luck."""
     results = of_trials(store, trials)
     least = "min" if target.lower_is_better else "max"
-    best = Evaluations([results]).select(
-        f"SELECT name, {least}(value) AS best FROM evaluations WHERE NOT partial GROUP BY name",
-        {"trial": results.trial_rows["trial"], "name": results.trial_rows[by]},
-        target.metric,
-    )
-    return best.set_index("name")["best"].dropna().sort_index()
+    columns = {name: results.trial_rows[name].to_pylist() for name in ("trial", "study")}
+    sql = f"SELECT {by}, {least}(value) AS best FROM evaluations WHERE NOT partial GROUP BY ALL"
+    best = Evaluations([results]).select(sql, columns, target.metric)
+    return best.set_index(by)["best"].dropna().sort_index()
 
 
 def of_trials(store: Store, trials: Iterable[str]) -> Results:
