@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -189,20 +189,14 @@ def new(
     from batchscale import api
 
     workload, experiment = api.new(file)
-    spec = f"{workload}:{_class_in(workload)}"
+    (name,) = re.findall(r"^class (\w+)", workload.read_text("utf-8"), re.MULTILINE)
+    spec = f"{workload}:{name}"
     print(
         f"wrote {workload} and {experiment}. Next:\n"
         f"  batchscale check {spec}\n"
         f"  batchscale trial {spec} --optimizer sgd --batch-size 64 --param learning_rate=0.1\n"
         f"  batchscale sweep {experiment}"
     )
-
-
-def _class_in(workload: Path) -> str:
-    import ast
-
-    tree = ast.parse(workload.read_text(encoding="utf-8"))
-    return next(node.name for node in tree.body if isinstance(node, ast.ClassDef))
 
 
 def _findings(findings: Sequence[Finding], format: Format) -> str:

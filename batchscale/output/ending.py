@@ -66,14 +66,8 @@ def _clarity(comparison: Comparison) -> float:
 
 def _regimes(curve: Curve, fit: Regimes) -> str:
     unit = units([curve.example_unit])
-    critical, until, beyond = (
-        interval(*each.ends)
-        for each in (
-            fit.critical_batch_size,
-            fit.perfect_scaling_until,
-            fit.maximal_parallelism_from,
-        )
-    )
+    names = ("perfect_scaling_until", "critical_batch_size", "maximal_parallelism_from")
+    until, critical, beyond = (interval(*getattr(fit, name).ends) for name in names)
     return (
         f"{curve.label}: perfect scaling until {until} {unit}, critical batch size {critical}, "
         f"no fewer steps from {beyond} on."
