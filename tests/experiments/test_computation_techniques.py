@@ -86,7 +86,8 @@ def test_sam_goes_up_by_its_distance() -> None:
     weights_, gradients = values
     for adaptive in (False, True):
         part = techniques.load({"sam": {"rho": 0.3, "adaptive": adaptive}}, None).parts["sam"]
-        up = part.perturbed(weights_, gradients, {}, torch.tensor(0))
+        zero = torch.tensor(0)
+        up = part.perturbed(weights_, gradients, {}, techniques.Step(zero, zero, zero))
         moved = {n: up[n] - weights_[n] for n in up}
         scale = {n: w.abs() + 0.01 if adaptive else torch.ones_like(w) for n, w in weights_.items()}
         relative = torch.cat([(moved[n] / scale[n]).flatten() for n in moved])

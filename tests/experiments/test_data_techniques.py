@@ -158,7 +158,9 @@ def test_resize_refuses_a_model_of_one_size(tmp_path: Path) -> None:
 
 def test_select_gives_the_largest_losses_their_mean() -> None:
     part = techniques.load({"select": 0.4}, None).parts["select"]
-    weights = part.select(torch.tensor([0.1, 3.0, 0.2, 2.0, 1.0]), torch.tensor(0))
+    zero = torch.tensor(0)
+    losses = torch.tensor([0.1, 3.0, 0.2, 2.0, 1.0])
+    weights = part.select(losses, techniques.Step(zero, zero, zero))
     assert weights.tolist() == [0.0, 0.5, 0.0, 0.5, 0.0]
 
 

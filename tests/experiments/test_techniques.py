@@ -70,7 +70,8 @@ def test_clip_is_torchs() -> None:
 
     def clipped(bound: float) -> dict[str, torch.Tensor]:
         clip = techniques.load({"clip": bound}, None).parts["clip"]
-        return dict(clip.gradient(gradients, gradients, {}, torch.tensor(0)))
+        zero = torch.tensor(0)
+        return dict(clip.gradient(gradients, gradients, {}, techniques.Step(zero, zero, zero)))
 
     for parameter, value in zip(parameters, clipped(0.7).values(), strict=True):
         torch.testing.assert_close(parameter.grad, value)
