@@ -44,15 +44,15 @@ def regimes(curves: Sequence[Curve], format: Format) -> str:
         return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     if format == "csv":
         return render([_flat(curve) for curve in curves], "csv")
-    by_workload: dict[Any, list[Curve]] = {}
+    by_data_set: dict[Any, list[Curve]] = {}
     for curve in curves:
-        by_workload.setdefault(curve.get("workload"), []).append(curve)
+        by_data_set.setdefault(curve.get("dataset"), []).append(curve)
     # Workloads have different columns: in one table most cells would be empty.
-    return "\n".join(_table(each, format) for each in by_workload.values())
+    return "\n".join(_table(each, format) for each in by_data_set.values())
 
 
 def _table(curves: Sequence[Curve], format: Format) -> str:
-    """The curves of one workload."""
+    """The curves of one data set."""
     curves = _named_techniques(curves)
     answers = {*_OTHERS, *_quantities(curves[0])}
     groups = [n for n in dict.fromkeys(n for curve in curves for n in curve) if n not in answers]

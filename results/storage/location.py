@@ -185,13 +185,13 @@ class Location:
             self.store.create(name, data)
 
     def empty(self) -> bool:
-        """Whether the folder does not exist, or is empty.
+        """Whether the folder does not exist, or is empty; a file is not.
 
         Raises:
             ResultsError: it cannot be read.
         """
         with self._reading(self.root):
-            return not self.store.children()
+            return not (self.local and os.path.isfile(self.path)) and not self.store.children()
 
     def make(self, folder: str) -> None:
         """Create a folder and bring it to the disk (object stores have none).

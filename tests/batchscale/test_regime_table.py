@@ -72,13 +72,13 @@ def test_an_interval(value: float, low: float, high: float, shown: str) -> None:
     assert interval(value, low, high) == shown
 
 
-def test_each_workload_has_its_table_and_a_technique_is_text_without_what_all_have() -> None:
+def test_each_data_set_has_its_table_and_a_technique_is_text_without_what_all_have() -> None:
     clipped = '{"clip": 1.0, "precision": "float32"}'
     curves = [
         curve("sgd"),
         curve("sgd", "a note", technique=clipped),
-        curve("adam", workload="mnist-fc", width=64),
-        curve("lion", workload="mnist-fc", width=32),
+        curve("adam", workload="mnist-fc", dataset="mnist", width=64),
+        curve("lion", workload="mnist-fc", dataset="mnist", width=32),
     ]
     first, second = regimes(curves, "table").split("\n\nworkload ")
     assert first.startswith("workload digits-mlp, target")
@@ -86,7 +86,7 @@ def test_each_workload_has_its_table_and_a_technique_is_text_without_what_all_ha
     assert "precision" not in first
     assert "technique clip 1, sgd: a note" in first
     assert "width" not in first
-    assert second.startswith("mnist-fc, precision float32, target")
+    assert second.startswith("mnist-fc, precision float32, dataset mnist, target")
     assert {"width", "64", "32"} <= {*second.split()}
     assert len(json.loads(regimes(curves, "json"))) == 4
 
@@ -207,8 +207,8 @@ def test_targets_that_differ_are_a_column() -> None:
 
 def test_a_note_names_no_more_than_tells_its_curve() -> None:
     both = [
-        curve(name, f"of {name}", workload=name, source=name, dataset=data)
-        for name, data in (("a", "d"), ("b", None))
+        curve(name, f"of {name}", workload=name, source=name, dataset="d", model=model)
+        for name, model in (("a", "m"), ("b", None))
     ]
     assert "\n- workload a, a: of a\n- workload b, b: of b\n" in regimes(both, "table")
     sources = [curve("sgd", f"of {name}", source=name) for name in ("x", "y")]
