@@ -220,7 +220,8 @@ def _summary(run: Run) -> int:
     if done.complete and done.reached:
         from batchscale.output.ending import ending
 
-        say("\n".join(filter(None, ("", ending(run.results)))))
+        if text := ending(run.results):
+            say(f"\n{text}")
         folder = shlex.quote(done.path)
         say(f"next: batchscale regimes {folder}    (the regimes, with intervals and notes)")
         say(f"      batchscale report {folder}    (a page with figures and tables)")
