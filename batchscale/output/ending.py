@@ -70,7 +70,7 @@ def _regimes(curve: Curve, fit: Regimes) -> str:
     until, critical, beyond = (interval(*getattr(fit, name).ends) for name in names)
     return (
         f"{curve.label}: perfect scaling until {until} {unit}, critical batch size {critical}, "
-        f"no fewer steps from {beyond} on."
+        f"maximal parallelism from {beyond}."
     )
 
 
