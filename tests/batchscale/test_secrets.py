@@ -123,7 +123,7 @@ def test_commands_and_what_they_write(
 
 
 @pytest.mark.slow
-def test_errors(kept: Kept, here: Path, store: fsspec.AbstractFileSystem) -> None:
+def test_errors(kept: Kept, here: Path) -> None:
     kept.write("mine.yaml", own(here, "return loss\n", "raise OSError('" + URI + " is gone')\n"))
     kept.given.add(str(here / "mine.py"))
     answer = kept("sweep", "mine.yaml", "--address", "none", "--results", URI, status=1)
@@ -144,11 +144,12 @@ def test_errors(kept: Kept, here: Path, store: fsspec.AbstractFileSystem) -> Non
     kept("status", "runs", URI, status=2)
     kept(URI, status=2)
     kept("status", f"--{URI}", status=2)
-    store.pipe_file("/bucket/runs/trials/mine/half.parquet", b"PAR1")
+    files = module.ObjectStore.open(URI, fs.LocalFileSystem())  # the fixture's
+    files.write("trials/mine/half.parquet", b"PAR1")
     for words in (["status"], ["regimes"], ["query", "SELECT 1"], ["report"]):
         assert f"{SHOWN}/trials/mine/half.parquet" in kept(*words, URI, status=1).err
         kept("--debug", *words, URI, status=1)
-    store.rm_file("/bucket/runs/trials/mine/half.parquet")
+    files.delete("trials/mine/half.parquet")
     kept.clean()
 
 
