@@ -11,7 +11,7 @@ from validation.harness import Scenario
 from validation.searches import Searches
 from validation.shapes import Cell
 from validation.surface import Surface
-from validation.techniques import Tables
+from validation.techniques import TechniqueTables
 
 
 def nothing(_: object) -> None:
@@ -102,7 +102,7 @@ SCENARIOS = (
     Scenario(
         name="techniques",
         cells=tuple(
-            Tables(kind=kind, noise=noise)
+            TechniqueTables(kind=kind, noise=noise)
             for kind, noise in product(techniques.KINDS, (0.03, 0.10))
         ),
         key=techniques.key,

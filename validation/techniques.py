@@ -36,23 +36,23 @@ CRITICAL = 40.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tables:
+class TechniqueTables:
     """Tables of one kind and noise."""
 
     kind: str
     noise: float
 
 
-def key(cell: Tables) -> Counts:
+def key(cell: TechniqueTables) -> Counts:
     return {"kind": cell.kind, "noise": cell.noise}
 
 
-def seed(cell: Tables) -> list[int]:
+def seed(cell: TechniqueTables) -> list[int]:
     return [2036, KINDS.index(cell.kind), round(1000 * cell.noise)]
 
 
 def simulate(
-    cell: Tables, true: dict[str, float], rng: np.random.Generator, tables: int
+    cell: TechniqueTables, true: dict[str, float], rng: np.random.Generator, tables: int
 ) -> list[tuple[Array, dict[str, float]]]:
     """Log steps of each table's curves at ``SIZES``, the plain one first, (6, n), and the true
     ratios of the first technique."""
@@ -104,7 +104,9 @@ def p_values_of(y: Array) -> Compared:
     return ratios, p_values
 
 
-def count(_: Tables, estimates: Sequence[Compared], truths: Sequence[dict[str, float]]) -> Counts:
+def count(
+    _: TechniqueTables, estimates: Sequence[Compared], truths: Sequence[dict[str, float]]
+) -> Counts:
     """Tables with a false claim, intervals that cover, and claims on the first technique."""
     true = truths[0]
     false = false_uncorrected = 0
@@ -130,7 +132,7 @@ def count(_: Tables, estimates: Sequence[Compared], truths: Sequence[dict[str, f
     return {"tables": len(estimates), **wrongs, **by_quantity}
 
 
-def true_ratios(cell: Tables) -> dict[str, float]:
+def true_ratios(cell: TechniqueTables) -> dict[str, float]:
     """The logarithm of each true ratio of the first technique."""
     first, last = float(np.log(SIZES[0])), float(np.log(SIZES[-1]))
     curves = [theta(1000.0, size) for size in criticals(cell.kind)[:2]]

@@ -34,7 +34,7 @@ IMAGE_SETS = {
 """Name -> torchvision's class."""
 
 
-class Layout(NamedTuple):
+class SetFiles(NamedTuple):
     """Where torchvision keeps a set below the data root, and where it comes from."""
 
     folder: str
@@ -67,22 +67,22 @@ def images(name: str) -> dict[str, tuple[Tensor, Tensor]]:
     return _images(name, data_root())
 
 
-def layout(name: str) -> Layout:
-    """Of an image set, as torchvision says it."""
+def set_files(name: str) -> SetFiles:
+    """The files of an image set, as torchvision names them."""
     dataset = _dataset(name)
     if hasattr(dataset, "resources"):  # MNIST and its like
         folder = f"{dataset.__name__}/raw"
         packed = [file for file, _ in dataset.resources]
         files = [file.removesuffix(".gz") for file in packed]
-        return Layout(folder, files, [f"{folder}/{each}" for each in packed], dataset.mirrors[0])
+        return SetFiles(folder, files, [f"{folder}/{each}" for each in packed], dataset.mirrors[0])
     files = [file for file, _ in (*dataset.train_list, *dataset.test_list)]
     files.append(dataset.meta["filename"])
-    return Layout(dataset.base_folder, files, [dataset.filename], dataset.url)
+    return SetFiles(dataset.base_folder, files, [dataset.filename], dataset.url)
 
 
 def present(name: str, root: Path | None = None) -> bool:
     """Whether all files of a set exist, unpacked."""
-    wanted = layout(name)
+    wanted = set_files(name)
     return all(((root or data_root()) / wanted.folder / file).is_file() for file in wanted.files)
 
 
@@ -111,7 +111,7 @@ def _read(name: str, root: Path, *, train: bool) -> tuple[Tensor, Tensor]:
             warnings.simplefilter("ignore")
             source = _dataset(name)(root, train=train, download=False)
     except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
-        folder = root / layout(name).folder
+        folder = root / set_files(name).folder
         raise WorkloadError(
             f"data set {name} in {folder} cannot be read: {first_line(error)}",
             hint=f"remove {folder} to have it downloaded again",
@@ -122,7 +122,7 @@ def _read(name: str, root: Path, *, train: bool) -> tuple[Tensor, Tensor]:
 
 
 def _download(name: str, root: Path) -> None:
-    wanted = layout(name)
+    wanted = set_files(name)
     hint = f"put {', '.join(wanted.files)} there, or set BATCHSCALE_DATA to a root that has them"
     problem = f"data set {name} is not in {root / wanted.folder}"
     packed = all((root / archive).is_file() for archive in wanted.archives)

@@ -13,7 +13,7 @@ from experiments.search.domains import Domain
 _MOST_DROPS = 1000
 
 
-class Step(Schedule):
+class StepDecay(Schedule):
     """γ^k after k drops, the k-th at step k T/n (rounded up): T is ``decay_steps``, n ``drops``.
 
     ``gamma`` is torch's, and T/n its ``step_size``; after the last drop, at T, the rate stays.

@@ -13,9 +13,9 @@ from analysis.techniques.table import table
 from validation import techniques
 from validation.page import kept
 from validation.scenarios import BY_NAME
-from validation.techniques import Tables, p_values_of, true_ratios
+from validation.techniques import TechniqueTables, p_values_of, true_ratios
 
-EQUAL, DOUBLE = (Tables(kind=kind, noise=0.03) for kind in techniques.KINDS)
+EQUAL, DOUBLE = (TechniqueTables(kind=kind, noise=0.03) for kind in techniques.KINDS)
 
 
 def test_the_true_ratios() -> None:

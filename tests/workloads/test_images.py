@@ -83,7 +83,7 @@ def test_an_absent_set_says_which_files_go_where(root, monkeypatch, name) -> Non
     with pytest.raises(WorkloadError) as caught:
         sets.images(name)
     message, hint = str(caught.value), caught.value.hint or ""
-    wanted = sets.layout(name)
+    wanted = sets.set_files(name)
     assert f"data set {name} is not in {root / wanted.folder}" in message
     assert "does not answer" in message
     assert "\n" not in message
@@ -138,7 +138,7 @@ def test_a_broken_file_is_named(root) -> None:
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar100"])
 def test_a_broken_cifar_file_is_named(root, name) -> None:
-    wanted = sets.layout(name)
+    wanted = sets.set_files(name)
     folder = root / wanted.folder
     folder.mkdir()
     for file in wanted.files:
