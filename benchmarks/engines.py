@@ -7,14 +7,13 @@ The bare loop is code written by hand for one model: index the batch, forward, b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 
-from benchmarks.harness import Row, in_turn, ratio, steps_for, study, trials
+from benchmarks.harness import Model, Row, in_turn, ratio, steps_for, trials
 from experiments import optimizers
 from experiments.engines import make_engine
 from experiments.engines.selection import choose
@@ -27,13 +26,9 @@ SECONDS = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
-    """A model and its batch size, and how many times the bare loop's speed is wanted."""
+class Compared(Model):
+    """A model, and how many times the bare loop's speed is wanted."""
 
-    workload: str
-    batch_size: int
-    optimizer: str = "sgd"
-    fields: Mapping[str, Any] = field(default_factory=dict)
     models: int = 64
     """Of a stack."""
     stacked: float | None = None
@@ -42,17 +37,17 @@ class Case:
 
 TEXT = {"validation_tokens": 8192}
 CASES = (
-    Case(workload="digits-mlp", batch_size=8, stacked=20.0),
-    Case(workload="digits-mlp", batch_size=64, stacked=8.0),
-    Case(workload="digits-mlp", batch_size=256),
-    Case(workload="digits-softmax", batch_size=8),
-    Case(workload="digits-fc", batch_size=32, fields={"widths": [1024]}, models=16),
-    Case(workload="digits-fc", batch_size=128, fields={"widths": [1024]}, models=16),
-    Case(workload="mnist-simple-cnn", batch_size=16, models=16),
-    Case(workload="cifar10-resnet8", batch_size=8, models=16),
-    Case(workload="lm-transformer", batch_size=4, optimizer="adamw", fields=TEXT, models=16),
-    Case(workload="lm-transformer", batch_size=16, optimizer="adamw", fields=TEXT, models=16),
-    Case(workload="lm-transformer", batch_size=16, optimizer="muon", fields=TEXT, models=16),
+    Compared(workload="digits-mlp", batch_size=8, stacked=20.0),
+    Compared(workload="digits-mlp", batch_size=64, stacked=8.0),
+    Compared(workload="digits-mlp", batch_size=256),
+    Compared(workload="digits-softmax", batch_size=8),
+    Compared(workload="digits-fc", batch_size=32, fields={"widths": [1024]}, models=16),
+    Compared(workload="digits-fc", batch_size=128, fields={"widths": [1024]}, models=16),
+    Compared(workload="mnist-simple-cnn", batch_size=16, models=16),
+    Compared(workload="cifar10-resnet8", batch_size=8, models=16),
+    Compared(workload="lm-transformer", batch_size=4, optimizer="adamw", fields=TEXT, models=16),
+    Compared(workload="lm-transformer", batch_size=16, optimizer="adamw", fields=TEXT, models=16),
+    Compared(workload="lm-transformer", batch_size=16, optimizer="muon", fields=TEXT, models=16),
 )
 """Small models, whose stack is faster, and models on either side of the rule's limits."""
 
@@ -84,12 +79,9 @@ def bare_loop(context: StudyContext, learning_rate: float = 0.01) -> Callable[[i
     return train
 
 
-def compared(case: Case) -> Iterator[Row]:
+def compared(case: Compared) -> Iterator[Row]:
     """A row an engine; the one that is chosen says so, and how it compares with the other."""
-    of = study(
-        case.workload, case.batch_size, case.models, optimizer=case.optimizer, fields=case.fields
-    )
-    context, pack = StudyContext.load(of), trials(case.models, 1e-3)
+    context, pack = StudyContext.load(case.study()), trials(case.models, 1e-3)
     advance: dict[str, Callable[[int], object]] = {
         "module": make_engine("module", context, pack[:1]).advance,
         "stacked": make_engine("stacked", context, pack).advance,

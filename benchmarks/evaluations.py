@@ -6,11 +6,10 @@ once with evaluations that end when a miss is certain, once with full ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from benchmarks.harness import Row, study, trials
+from benchmarks.harness import Model, Row, trials
 from experiments.plan import Measurement, Outcome, Pack
 from experiments.training.pack_training import Training
 from experiments.training.threads import single_thread
@@ -18,17 +17,13 @@ from results.targets.target import Target
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class Reaching(Model):
     """A trial that reaches its target."""
 
-    workload: str
-    batch_size: int
-    optimizer: str
     target: str
     learning_rate: float
     budget_steps: int
     wanted: str = ""
-    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 TEXT: dict[str, Any] = {
@@ -39,23 +34,22 @@ LANGUAGE = {"text": "stdlib", "context": 64}
 IMAGES: dict[str, Any] = {"optimizer": "momentum", "wanted": "≤ 15 %"}
 RESNET = {**IMAGES, "workload": "cifar10-resnet8", "target": "validation_error < 0.4"}
 CASES = (
-    Case(**RESNET, batch_size=64, learning_rate=0.02, budget_steps=6000),
-    Case(**RESNET, batch_size=1024, learning_rate=0.1, budget_steps=1000),
-    Case(
+    Reaching(**RESNET, batch_size=64, learning_rate=0.02, budget_steps=6000),
+    Reaching(**RESNET, batch_size=1024, learning_rate=0.1, budget_steps=1000),
+    Reaching(
         **IMAGES, workload="mnist-simple-cnn", batch_size=64, target="validation_error < 0.015",
         learning_rate=0.01, budget_steps=3000,
     ),
-    Case(**TEXT, fields={**LANGUAGE, "validation_tokens": 8192}, wanted="≤ 30 %"),
-    Case(**TEXT, fields={**LANGUAGE, "validation_tokens": 2**17}),
+    Reaching(**TEXT, fields={**LANGUAGE, "validation_tokens": 8192}, wanted="≤ 30 %"),
+    Reaching(**TEXT, fields={**LANGUAGE, "validation_tokens": 2**17}),
 )  # fmt: skip
 
 
-def trained(case: Case, evaluate: Literal["auto", "full"]) -> tuple[Outcome, list[Measurement]]:
+def trained(case: Reaching, evaluate: Literal["auto", "full"]) -> tuple[Outcome, list[Measurement]]:
     """How a case ended, and its evaluations."""
-    of = study(
-        case.workload, case.batch_size, 1, fields=case.fields, optimizer=case.optimizer,
-        budget_steps=case.budget_steps, targets=(Target.parse(case.target),), evaluate=evaluate,
-    )  # fmt: skip
+    of = case.study(
+        budget_steps=case.budget_steps, targets=(Target.parse(case.target),), evaluate=evaluate
+    )
     pack = Pack(id="pack", study=of, trials=trials(1, case.learning_rate), engine="module")
     events = [event for each in Training(pack).run() for event in each]
     (end,) = (event for event in events if isinstance(event, Outcome))
@@ -67,7 +61,7 @@ def share(end: Outcome) -> float:
     return end.evaluation_seconds / (end.evaluation_seconds + end.train_seconds)
 
 
-def row(case: Case) -> Row:
+def row(case: Reaching) -> Row:
     """One case in the table."""
     (early, evaluations), (full, _) = trained(case, "auto"), trained(case, "full")
     same = (early.steps_to_target, early.last_miss) == (full.steps_to_target, full.last_miss)

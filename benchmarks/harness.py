@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,6 +46,22 @@ def study(workload: str, batch_size: int, trials: int, **changes: Any) -> Any:
     return Study(
         id="benchmark", experiment="benchmark", batch_size=batch_size, trials=trials, **values
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """What is trained: ``models`` of a workload at a batch size."""
+
+    workload: str
+    batch_size: int
+    optimizer: str = "sgd"
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    models: int = 1
+
+    def study(self, **changes: Any) -> Any:
+        """As ``study``."""
+        given = {"optimizer": self.optimizer, "fields": self.fields, **changes}
+        return study(self.workload, self.batch_size, self.models, **given)
 
 
 def trials(count: int, learning_rate: float = 0.01) -> tuple[Any, ...]:

@@ -7,11 +7,10 @@ others: these say what they cost or save on this processor.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from benchmarks.harness import Row, in_turn, ratio, steps_for, study, trials
+from benchmarks.harness import Model, Row, in_turn, ratio, steps_for, trials
 from experiments.engines import Engine, make_engine
 from experiments.training.study_context import StudyContext
 from experiments.training.threads import single_thread
@@ -22,26 +21,6 @@ SECONDS = 0.15
 BUDGET = 2_000
 WANTED = 0.7
 """Of the plain speed, of the first ones."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Model:
-    """What is trained."""
-
-    workload: str
-    batch_size: int
-    optimizer: str = "sgd"
-    fields: dict[str, Any] = field(default_factory=dict)
-    models: int = 1
-
-    def engine(self, technique: dict[str, Any]) -> Engine:
-        """A stack, or one model in the module engine, that trains with ``technique``."""
-        of = study(
-            self.workload, self.batch_size, self.models, technique=technique, fields=self.fields,
-            optimizer=self.optimizer, budget_steps=BUDGET,
-        )  # fmt: skip
-        kind = "module" if self.models == 1 else "stacked"
-        return make_engine(kind, StudyContext.load(of), trials(self.models))
 
 
 STACK = Model(workload="digits-mlp", batch_size=64, models=64)
@@ -81,14 +60,21 @@ CASES: dict[str, tuple[Model, dict[str, Any]]] = {
 """The model and its technique."""
 
 
+def engine(model: Model, technique: dict[str, Any]) -> Engine:
+    """A stack, or one model in the module engine, that trains with ``technique``."""
+    of = model.study(technique=technique, budget_steps=BUDGET)
+    kind = "module" if model.models == 1 else "stacked"
+    return make_engine(kind, StudyContext.load(of), trials(model.models))
+
+
 def rows() -> list[Row]:
     """One row a technique, for the table in docs/."""
     table: list[Row] = []
     with single_thread():
         for name, (model, technique) in CASES.items():
             advance = {
-                "plain": model.engine({}).advance,
-                "changed": model.engine(technique).advance,
+                "plain": engine(model, {}).advance,
+                "changed": engine(model, technique).advance,
             }
             steps = steps_for(advance["plain"], SECONDS)
             advance["changed"](3)  # compiles
