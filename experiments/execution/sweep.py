@@ -285,7 +285,7 @@ class _Sweep:
                 dispatcher = self._dispatcher(states, pool, stop)
                 dispatcher.merge({}, trials_of(self._claims()))
                 try:
-                    with polling(partial(self._poll, dispatcher), dispatcher.stop):
+                    with polling(partial(self._poll, dispatcher), dispatcher.fail):
                         pool.run(dispatcher)
                 finally:
                     self.trained += dispatcher.trained

@@ -143,6 +143,11 @@ class Dispatcher:
         with self._lock:
             self._stopped = True
 
+    def fail(self, error: Exception) -> None:
+        """Hand out no more packs, for an error that the sweep raises."""
+        with self._lock:
+            self.error, self._stopped = self.error or error, True
+
     @property
     def stopped(self) -> bool:
         """Whether no more packs are handed out, and those that are out are to stop."""

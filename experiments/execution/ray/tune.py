@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import tempfile
 import threading
@@ -19,6 +20,7 @@ from ray.exceptions import GetTimeoutError, OutOfMemoryError, RayActorError
 
 from experiments.errors import ExperimentError
 from experiments.execution.executors.base import ExecutorContext
+from experiments.execution.polling import polling
 from experiments.execution.ray.demand import Cluster, WaitWatch, bundles
 from experiments.execution.ray.lost_workers import (
     explain,
@@ -268,33 +270,25 @@ class RayTune:
     @contextmanager
     def _listening(self, dispatcher: Dispatcher) -> Iterator[None]:
         """Beside Tune's loop: receive messages, pass on a stop, end what does not answer."""
-        over = threading.Event()
+        rounds, stopped = itertools.count(1), None
 
         def listen() -> None:
-            rounds, stopped = 0, None
-            while not over.wait(_LISTEN_SECONDS):
-                rounds += 1
-                try:
-                    self._drain(dispatcher)
-                    if dispatcher.stopped:
-                        stopped = stopped or time.monotonic()
-                        self._mailbox.stop.remote()
-                    if rounds % _CHECK_EVERY == 0:
-                        self._end_silent(stopped)
-                        self._say_what_waits(dispatcher)
-                except Exception as error:  # raised in the sweep, once Tune has ended
-                    self._error = error
-                    if not isinstance(error, _DEAD):
-                        dispatcher.stop()
-                    return
+            nonlocal stopped
+            self._drain(dispatcher)
+            if dispatcher.stopped:
+                stopped = stopped or time.monotonic()
+                self._mailbox.stop.remote()
+            if next(rounds) % _CHECK_EVERY == 0:
+                self._end_silent(stopped)
+                self._say_what_waits(dispatcher)
 
-        thread = threading.Thread(target=listen, name="listen", daemon=True)
-        thread.start()
-        try:
+        def failed(error: Exception) -> None:  # raised in the sweep, once Tune has ended
+            self._error = error
+            if not isinstance(error, _DEAD):
+                dispatcher.stop()
+
+        with polling(listen, failed, _LISTEN_SECONDS):
             yield
-        finally:
-            over.set()
-            thread.join()
 
 
 @contextmanager
