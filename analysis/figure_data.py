@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from analysis.curves.curve import Curve, curves, is_baseline
+from analysis.curves.curve import Curve, baseline_first, curves
 from analysis.curves.final_losses import FINAL, FinalLosses, final_losses
 from analysis.curves.groups import COLUMNS
 from analysis.curves.iso_loss import iso_loss_curves
@@ -242,16 +242,7 @@ class FigureData:
                 f"{max(values):.4g}",
             )
         made = iso_loss_curves(self.final_losses, Target.parse(query.target))
-        baseline = query.baseline
-        if baseline is None:
-            return made
-        first = [curve for curve in made if is_baseline(curve, baseline)]
-        if not first:
-            raise ResultsError(
-                f"no curve is called {baseline!r}",
-                hint=f"curves: {', '.join(curve.label for curve in made)}",
-            )
-        return first + [curve for curve in made if curve not in first]
+        return baseline_first(made, query.baseline)
 
     @cached_property
     def fits(self) -> list[Regimes | TooFewBatchSizesError]:

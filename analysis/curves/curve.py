@@ -25,6 +25,9 @@ from results.searches import current
 from results.targets.evaluations import Evaluations
 from results.targets.target import Target
 
+_MOST_NAMED = 6
+"""Curves that an error names."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
@@ -160,15 +163,21 @@ def curves(
         for curve in made
         for further in [(note, samples.note(sample.left_out, curve.studies))]
     ]
-    if baseline is None:
-        return made
-    first = [curve for curve in made if is_baseline(curve, baseline)]
-    if not first:
-        raise ResultsError(
-            f"no curve is called {baseline!r}",
-            hint=f"curves: {', '.join(curve.label for curve in made)}",
-        )
-    return first + [curve for curve in made if curve not in first]
+    return baseline_first(made, baseline)
+
+
+def baseline_first(curves: Sequence[Curve], baseline: str | None) -> list[Curve]:
+    """The curves with those that ``baseline`` names first.
+
+    Raises:
+        ResultsError: it names none.
+    """
+    first = [] if baseline is None else [c for c in curves if is_baseline(c, baseline)]
+    if baseline is not None and not first:
+        shown = "; ".join(curve.label for curve in curves[:_MOST_NAMED])
+        more = f"; {len(curves) - _MOST_NAMED:,} more" if len(curves) > _MOST_NAMED else ""
+        raise ResultsError(f"no curve is called {baseline!r}", hint=f"curves: {shown}{more}")
+    return first + [curve for curve in curves if curve not in first]
 
 
 def is_baseline(curve: Curve, baseline: str) -> bool:

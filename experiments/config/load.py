@@ -49,7 +49,7 @@ def read_source(source: str | Path | Mapping[str, Any], overrides: Sequence[str]
     try:
         text = sources.file_text(file)
     except FileNotFoundError:
-        hint = f"experiments that come with the package: {', '.join(sources.names())}"
+        hint = "batchscale list experiments prints the packaged ones"
         raise ExperimentError(f"no experiment file {str(source)!r}", hint=hint) from None
     return read_text(text, str(source), overrides, file.expanduser().resolve().parent, file.stem)
 

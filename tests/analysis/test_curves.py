@@ -256,8 +256,13 @@ def test_studies_bring_edges_dimensions_and_what_is_waiting(search: Make, studie
 def test_the_baseline_comes_first(search: Make) -> None:
     both = pd.concat([search("sgd"), search("adam")])
     assert [curve.label for curve in curves(both, baseline="adam")] == ["adam", "sgd"]
-    with pytest.raises(ResultsError, match="no curve is called 'lion'"):
+    with pytest.raises(ResultsError, match="no curve is called 'lion'") as error:
         curves(both, baseline="lion")
+    assert error.value.hint == "curves: sgd; adam"
+    many = pd.concat([search(f"sgd-{number}") for number in range(9)])
+    with pytest.raises(ResultsError) as error:
+        curves(many, baseline="lion")
+    assert (error.value.hint or "").endswith("sgd-5; 3 more")
 
 
 def test_no_trials_is_an_error(search: Make) -> None:
