@@ -42,6 +42,24 @@ class QueryOptions(TypedDict, total=False):
     read: str | None
 
 
+class RegimeOptions(QueryOptions, total=False):
+    """Those of `regimes`."""
+
+    definition: str | None
+    form: str
+    law: str | None
+    crossover: bool
+    under: Sequence[str] | None
+
+
+class TechniqueOptions(QueryOptions, total=False):
+    """Those of `techniques`."""
+
+    correction: str | None
+    quantities: Sequence[str] | None
+    under: Sequence[str] | None
+
+
 _OPTIONS = {*QueryOptions.__annotations__}
 
 

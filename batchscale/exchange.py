@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
+    from batchscale.analysis import Opened
     from results.exports import Exported
     from results.extensions import Extension
     from results.reader import Results
@@ -14,13 +15,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class _Opened(Protocol):  # a batchscale.Run
-    results: Results
-
-
 def export(
     kind: str | Callable[..., Exported],
-    source: str | Path | Results | _Opened,
+    source: str | Path | Results | Opened,
     *,
     output: str | Path,
     where: str | None = None,

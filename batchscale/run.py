@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
     from matplotlib.axes import Axes
 
+    from batchscale.analysis import QueryOptions, RegimeOptions, TechniqueOptions
     from experiments.execution.sweep import Summary
     from results.exports import Exported
     from results.reader import Results
@@ -79,13 +80,13 @@ class Run:
         a mapping has one for each experiment, and leaves the others out."""
         return Run(self.results.with_target(target), self.summary)
 
-    def regimes(self, **options: Any) -> list[dict[str, Any]]:
+    def regimes(self, **options: Unpack[RegimeOptions]) -> list[dict[str, Any]]:
         """The three regimes of each curve with their intervals: see `batchscale.regimes`."""
         from batchscale import analysis
 
         return analysis.regimes(self, **options)
 
-    def techniques(self, **options: Any) -> list[dict[str, Any]]:
+    def techniques(self, **options: Unpack[TechniqueOptions]) -> list[dict[str, Any]]:
         """Every technique and optimizer against the plain one: see `batchscale.techniques`."""
         from batchscale import analysis
 
@@ -97,11 +98,16 @@ class Run:
 
         return analysis.plot(figure, self, **options)
 
-    def report(self, output: str | Path = "report.html", **options: Any) -> Path:
+    def report(
+        self,
+        output: str | Path = "report.html",
+        title: str | None = None,
+        **options: Unpack[QueryOptions],
+    ) -> Path:
         """Write a page of these results: see `batchscale.report`."""
         from batchscale import analysis
 
-        return analysis.report(self, output=output, **options)
+        return analysis.report(self, output=output, title=title, **options)
 
     def export(
         self, kind: str, *, output: str | Path, where: str | None = None, **options: Any

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from batchscale.cli.options import Fmt, Json, Out, assignments, output_format, with_query
+from batchscale.cli.options import Fmt, Json, Out, assignments, option, output_format, with_query
 
 if TYPE_CHECKING:
     from analysis.figure_data import Query
 
 Under = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--under",
-        metavar="BUDGET",
-        help='What trials reached within a budget: "5000 steps", "10 epochs", "1e6 examples", '
+        "BUDGET",
+        'What trials reached within a budget: "5000 steps", "10 epochs", "1e6 examples", '
         '"1e8 tokens". Repeat it for several budgets.',
     ),
 ]
@@ -35,27 +35,27 @@ def regimes(
     query: Query,
     definition: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--definition",
-            metavar="NAME",
-            help="Add the critical batch size by another definition: zhang2024, mccandlish2018.",
+            "NAME",
+            "Add the critical batch size by another definition: zhang2024, mccandlish2018.",
         ),
     ] = None,
     form: Annotated[
         str,
-        typer.Option(
+        option(
             "--form",
-            metavar="convex|knee",
-            help="knee: the quantities of an assumed form, whose ends are extrapolated where they "
+            "convex|knee",
+            "knee: the quantities of an assumed form, whose ends are extrapolated where they "
             "are not level.",
         ),
     ] = "convex",
     law: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--law",
-            metavar="COLUMN",
-            help="Add a power law of the critical batch size in this column, over all curves: "
+            "COLUMN",
+            "Add a power law of the critical batch size in this column, over all curves: "
             "width, or target.",
         ),
     ] = None,
@@ -111,19 +111,19 @@ def techniques(
     query: Query,
     correction: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--correction",
-            metavar="dunnett|holm|fdr|none",
-            help="How p-values are corrected for the number of ratios in the table: by default "
+            "dunnett|holm|fdr|none",
+            "How p-values are corrected for the number of ratios in the table: by default "
             "dunnett where one factor is changed at a time, else holm.",
         ),
     ] = None,
     quantity: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--quantity",
-            metavar="NAME",
-            help="Compare this alone: critical_batch_size, perfect_scaling_until, min_steps or "
+            "NAME",
+            "Compare this alone: critical_batch_size, perfect_scaling_until, min_steps or "
             "min_examples. Repeat it for several.",
         ),
     ] = None,
@@ -161,23 +161,23 @@ def plot(
     under: Under = None,
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", metavar="NAME=VALUE", help="An option of this figure alone."),
+        option("--option", "NAME=VALUE", "An option of this figure alone."),
     ] = None,
     width: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--width",
-            metavar="WIDTH",
-            help="column (3.4 inches), two-columns (7), slide (16:9), or inches. "
+            "WIDTH",
+            "column (3.4 inches), two-columns (7), slide (16:9), or inches. "
             "Default: one column, or two where the figure needs them.",
         ),
     ] = None,
     style: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--style",
-            metavar="FILE",
-            help="A matplotlib style sheet or its name; it overrides the default style.",
+            "FILE",
+            "A matplotlib style sheet or its name; it overrides the default style.",
         ),
     ] = None,
     output: Out = None,
@@ -212,9 +212,7 @@ def plot(
 @with_query()
 def report(
     query: Query,
-    title: Annotated[
-        str | None, typer.Option("--title", metavar="TEXT", help="The page's heading.")
-    ] = None,
+    title: Annotated[str | None, option("--title", "TEXT", "The page's heading.")] = None,
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE.html", help="Write here.")
     ] = "report.html",

@@ -26,35 +26,34 @@ Folder = Annotated[
 Sources = Annotated[list[str], typer.Argument(help=SOURCE, metavar="SOURCE", show_default=False)]
 
 
-def _option(flag: str, metavar: str, help: str) -> Any:
+def option(flag: str, metavar: str, help: str) -> Any:
+    """An option of a command, with a value."""
     return typer.Option(flag, metavar=metavar, help=help)
 
 
-Results = Annotated[
-    str | None, _option("--results", "DIR_OR_URI", "The results folder." + _DEFAULT)
-]
+Results = Annotated[str | None, option("--results", "DIR_OR_URI", "The results folder." + _DEFAULT)]
 Target = Annotated[
     str | None,
-    _option(
+    option(
         "--target", "TEXT", '"METRIC < VALUE": compute steps to target again from the measurements.'
     ),
 ]
 Where = Annotated[
     str | None,
-    _option("--where", "SQL", "Only trials for which this holds: \"optimizer = 'sgd'\"."),
+    option("--where", "SQL", "Only trials for which this holds: \"optimizer = 'sgd'\"."),
 ]
 By = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--by",
-        metavar="COLUMN",
-        help="One curve for each value of these columns of the training algorithm; "
+        "COLUMN",
+        "One curve for each value of these columns of the training algorithm; "
         "the best over the others is taken. Repeat it, or separate columns by commas.",
     ),
 ]
 Baseline = Annotated[
     str | None,
-    _option(
+    option(
         "--baseline", "VALUE", "Compare the other curves with this one, which is listed first: sgd."
     ),
 ]
@@ -63,7 +62,7 @@ Tolerance = Annotated[
 ]
 Estimator = Annotated[
     str | None,
-    _option(
+    option(
         "--estimator",
         "NAME",
         "What represents a batch size: minimum, best_of_10 or median_of_searches. "
@@ -72,15 +71,15 @@ Estimator = Annotated[
 ]
 Search = Annotated[
     str,
-    typer.Option(
+    option(
         "--search",
-        metavar="present|all",
-        help="Which searches of a study count: the latest, or all recorded ones.",
+        "present|all",
+        "Which searches of a study count: the latest, or all recorded ones.",
     ),
 ]
 Unit = Annotated[
     str | None,
-    _option(
+    option(
         "--unit",
         "tokens|sequences|examples",
         "What batch sizes and data are counted in. Default: examples, as recorded.",
@@ -88,7 +87,7 @@ Unit = Annotated[
 ]
 Read = Annotated[
     str | None,
-    _option(
+    option(
         "--read",
         "final",
         "final: compare batch sizes at the loss of --target, by the losses at the end of runs with "

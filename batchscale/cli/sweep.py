@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from batchscale.cli.options import Fmt, Json, Results, Source, output_format, seconds
+from batchscale.cli.options import Fmt, Json, Results, Source, option, output_format, seconds
 from batchscale.output.progress import say
 from batchscale.output.tables import Format, frame_text
 from results.counts import agreeing, count
@@ -40,22 +40,18 @@ def sweep(
     ] = "auto",
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Replace a value of the file: --set trials=8."
-        ),
+        option("--set", "KEY=VALUE", "Replace a value of the file: --set trials=8."),
     ] = None,
     for_: Annotated[
         str | None,
-        typer.Option(
-            "--for", metavar="TIME", help="Stop after this time, as on Ctrl-C: 2h, 90m, 1h30m."
-        ),
+        option("--for", "TIME", "Stop after this time, as on Ctrl-C: 2h, 90m, 1h30m."),
     ] = None,
     snapshot_every: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--snapshot-every",
-            metavar="TIME",
-            help="How often a pack in training is saved, to go on from there after a failure: 30s, "
+            "TIME",
+            "How often a pack in training is saved, to go on from there after a failure: 30s, "
             "the default, 10m.",
         ),
     ] = None,

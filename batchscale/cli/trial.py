@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from batchscale.cli.options import Device, Fmt, Json, Results, assignments, output_format
+from batchscale.cli.options import Device, Fmt, Json, Results, assignments, option, output_format
 from batchscale.output.progress import say
 from batchscale.output.tables import Format, frame_text, render
 from results.counts import count
@@ -32,19 +32,17 @@ def trial(
     batch_size: Annotated[int | None, typer.Option(help="Examples per step.")] = None,
     param: Annotated[
         list[str] | None,
-        typer.Option(
-            "--param", metavar="KEY=VALUE", help="A metaparameter, or a field of the workload."
-        ),
+        option("--param", "KEY=VALUE", "A metaparameter, or a field of the workload."),
     ] = None,
     schedule: Annotated[
         str, typer.Option(help="A schedule's name, or file.py:Class.")
     ] = "constant",
     technique: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--technique",
-            metavar="NAME[=VALUE]",
-            help="A technique with its argument: --technique clip=1.0. Several arguments: "
+            "NAME[=VALUE]",
+            "A technique with its argument: --technique clip=1.0. Several arguments: "
             '"NAME={a: 1, b: 2}". Repeat it for several techniques.',
         ),
     ] = None,
@@ -58,7 +56,7 @@ def trial(
     seed: Annotated[int, typer.Option(help="The seed of all random numbers.")] = 0,
     from_: Annotated[
         str | None,
-        typer.Option("--from", metavar="TRIAL_ID", help="Repeat a recorded trial, in its engine."),
+        option("--from", "TRIAL_ID", "Repeat a recorded trial, in its engine."),
     ] = None,
     results: Results = None,
     trust: Annotated[
@@ -71,10 +69,10 @@ def trial(
     ] = False,
     save: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--save",
-            metavar="FILE.safetensors",
-            help="Save the weights that the last evaluation measured: averaged ones, if a "
+            "FILE.safetensors",
+            "Save the weights that the last evaluation measured: averaged ones, if a "
             "technique evaluates an average.",
         ),
     ] = None,
@@ -147,7 +145,7 @@ def check(
     ],
     fields: Annotated[
         list[str] | None,
-        typer.Option("--param", metavar="KEY=VALUE", help="A field of the workload."),
+        option("--param", "KEY=VALUE", "A field of the workload."),
     ] = None,
     batch_size: Annotated[
         int | None,
@@ -163,21 +161,19 @@ def check(
     """
     from batchscale import api
     from batchscale.output.errors import CommandError
-    from batchscale.output.progress import Stages
 
     if workload.endswith((".yaml", ".yml")):
         raise CommandError(
             f"check takes a workload, and {workload} is an experiment file",
             hint=f"batchscale sweep {workload} --dry-run checks it",
         )
-    with Stages() as stages:
-        findings = api.check(
-            workload,
-            batch_size=batch_size,
-            device=device,
-            observer=stages,
-            **assignments(fields or [], "--param"),
-        )
+    findings = api.check(
+        workload,
+        batch_size=batch_size,
+        device=device,
+        observer=lambda part: say(f"{part} …", file=sys.stderr),
+        **assignments(fields or [], "--param"),
+    )
     print(_findings(findings, output_format(format, json)), end="")
     return 1 if any(finding.passed is False for finding in findings) else 0
 
