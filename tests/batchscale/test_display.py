@@ -23,6 +23,12 @@ class Clock:
         return self.now
 
 
+def plain() -> tuple[Clock, io.StringIO, Display]:
+    """A display without a terminal."""
+    clock, out = Clock(), io.StringIO()
+    return clock, out, Display(Console(file=out, highlight=False, width=200), clock)
+
+
 def planned(study: str, **changes: Any) -> messages.StudyPlanned:
     counts: dict[str, Any] = {"trials": 4, "done": 0, "reached": 0, "infeasible": 0, "dominated": 0}
     counts |= changes
@@ -150,8 +156,7 @@ def test_units_are_the_workloads_and_tokens_count_where_there_are_some() -> None
 
 
 def test_without_a_terminal_a_line_for_the_first_trial_then_every_ten_seconds() -> None:
-    clock, out = Clock(), io.StringIO()
-    display = Display(Console(file=out, highlight=False, width=200), clock)
+    clock, out, display = plain()
     with display:
         display(planned("8"))
         display(started("p", "8"))
@@ -174,8 +179,7 @@ def test_without_a_terminal_a_line_for_the_first_trial_then_every_ten_seconds() 
 
 
 def test_a_stage_that_lasts_is_said_once_and_one_that_does_not_never() -> None:
-    clock, out = Clock(), io.StringIO()
-    display = Display(Console(file=out, highlight=False, width=200), clock)
+    clock, out, display = plain()
     display(messages.Stage(text="reading the experiment"))
     clock.now += 1
     display(messages.Stage(text="planning the studies"))
@@ -186,8 +190,7 @@ def test_a_stage_that_lasts_is_said_once_and_one_that_does_not_never() -> None:
 
 
 def test_the_first_step_is_said_at_once_and_silence_does_not_stop_the_lines() -> None:
-    clock, out = Clock(), io.StringIO()
-    display = Display(Console(file=out, highlight=False, width=200), clock)
+    clock, out, display = plain()
     display(messages.Stage(text="waiting for the first worker"))
     display(planned("8", batch_size=8, budget_steps=1950))
     display(started("p", "8"))
@@ -217,8 +220,7 @@ def test_lines_come_without_events_too() -> None:
 
 
 def test_a_pack_that_goes_on_says_where_and_whether_this_run_began_it() -> None:
-    out = io.StringIO()
-    display = Display(Console(file=out, highlight=False, width=200), Clock())
+    _, out, display = plain()
     display(planned("8", batch_size=8, budget_steps=1950, done=2))
     begun = messages.Begun(pack="p", study="8", trials=4, engine="module", round=0, step=615)
     for _ in range(2):
@@ -231,8 +233,7 @@ def test_a_pack_that_goes_on_says_where_and_whether_this_run_began_it() -> None:
 
 
 def test_a_long_pack_says_its_best_metric_and_its_time_left() -> None:
-    clock, out = Clock(), io.StringIO()
-    display = Display(Console(file=out, highlight=False, width=200), clock)
+    clock, out, display = plain()
     display(planned("8", batch_size=8, budget_steps=1000))
     display(messages.Begun(pack="p", study="8", trials=4, engine="module", round=0, step=500))
     display(messages.Progress(pack="p", study="8", step=501, steps=2, active=2, metric=0.5))

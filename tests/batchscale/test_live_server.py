@@ -7,6 +7,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -26,8 +27,9 @@ def content() -> Content:
     return Content(page, {"sentence": "reading"})
 
 
-@pytest.fixture
-def server(content: Content) -> Iterator[Server]:
+@contextmanager
+def serves(content: Content) -> Iterator[Server]:
+    """A server of this process."""
     made = Server(content, port=0)
     thread = threading.Thread(target=made.serve_forever, args=(0.01,))
     thread.start()
@@ -35,6 +37,12 @@ def server(content: Content) -> Iterator[Server]:
     made.shutdown()
     made.server_close()
     thread.join()
+
+
+@pytest.fixture
+def server(content: Content) -> Iterator[Server]:
+    with serves(content) as made:
+        yield made
 
 
 class Reply:

@@ -7,7 +7,6 @@ import hashlib
 import http.client
 import re
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -18,6 +17,7 @@ from analysis.report import page as pages
 from batchscale.live import server as serving
 from batchscale.live.content import Content
 from batchscale.live.server import Server
+from tests.batchscale.test_live_server import serves
 
 PATIENCE = 120.0
 BEGUN = b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
@@ -26,13 +26,8 @@ BEGUN = b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr(serving, "_CONNECTIONS", 8)
-    server = Server(Content(lambda _: "<!DOCTYPE html>", {}), port=0)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serves(Content(lambda _: "<!DOCTYPE html>", {})) as server:
+        yield server
 
 
 def answer(port: int) -> int:

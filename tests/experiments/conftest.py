@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import batchscale as bs
@@ -15,6 +16,7 @@ from tests.experiments.files import RIGHT
 from tests.experiments.recorded_graph import RecordedGraph
 from tests.experiments.technique_file import USER_FILE
 from tests.experiments.test_user_optimizers import GROUPED
+from tests.experiments.undisturbed import TRIALS, Sweep, undisturbed
 
 
 @pytest.fixture
@@ -48,3 +50,25 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     captured_step.forget()
     yield
     captured_step.forget()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    """The rows of a sweep of 200 trials that nothing disturbs."""
+    rows = undisturbed(tmp_path_factory.mktemp("whole") / "runs")
+    assert len(rows) >= TRIALS
+    return rows
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Sweep]]:
+    """Starts such sweeps of one results folder, and ends what a failing test leaves."""
+    started: list[Sweep] = []
+
+    def start(**environment: str) -> Sweep:
+        started.append(Sweep(tmp_path / "runs", **environment))
+        return started[-1]
+
+    yield start
+    for sweep in started:
+        sweep.kill_group()

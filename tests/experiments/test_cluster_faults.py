@@ -30,7 +30,6 @@ from tests.experiments.undisturbed import (
     assert_undisturbed,
     claims_of_workers,
     recorded,
-    undisturbed,
 )
 
 pytestmark = [
@@ -135,14 +134,6 @@ class Cluster:
                 node.kill()
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    """What is never disturbed."""
-    rows = undisturbed(tmp_path_factory.mktemp("whole") / "runs")
-    assert len(rows) >= TRIALS
-    return rows
-
-
 @pytest.fixture
 def cluster() -> Iterator[Callable[..., Cluster]]:
     started: list[Cluster] = []
@@ -155,19 +146,6 @@ def cluster() -> Iterator[Callable[..., Cluster]]:
         yield start
         for each in started:
             each.end()
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Sweep]]:
-    started: list[Sweep] = []
-
-    def start(**given: str) -> Sweep:
-        started.append(Sweep(tmp_path / "runs", **given))
-        return started[-1]
-
-    yield start
-    for sweep in started:
-        sweep.kill_group()
 
 
 def nodes_of(claims: list[dict[str, Any]]) -> set[str]:

@@ -10,7 +10,7 @@ import random
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -19,33 +19,11 @@ import pytest
 
 import results as dataset
 from tests.experiments import sweeping
-from tests.experiments.undisturbed import TRIALS, Sweep, assert_undisturbed, recorded, undisturbed
+from tests.experiments.undisturbed import TRIALS, Sweep, assert_undisturbed, recorded
 
 pytestmark = pytest.mark.slow
 
 KILLS = 50
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    """What is never disturbed."""
-    rows = undisturbed(tmp_path_factory.mktemp("whole") / "runs")
-    assert len(rows) >= TRIALS
-    return rows
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Sweep]]:
-    """Starts sweeps of one results folder, and ends what a failing test leaves."""
-    started: list[Sweep] = []
-
-    def start(**environment: str) -> Sweep:
-        started.append(Sweep(tmp_path / "runs", **environment))
-        return started[-1]
-
-    yield start
-    for sweep in started:
-        sweep.kill_group()
 
 
 @pytest.fixture
