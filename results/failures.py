@@ -18,7 +18,7 @@ def failures(trials: pd.DataFrame) -> list[str]:
     if failed.empty:
         return []
     texts = failed["error"] if "error" in failed else pd.Series(None, failed.index, dtype=object)
-    lines = texts.map(_last_line)
+    lines = texts.map(last_line)
     sentences = []
     for text in lines.value_counts().index[:_MOST]:
         sizes = sorted({int(size) for size in failed.loc[lines.eq(text), "batch_size"].dropna()})
@@ -30,6 +30,7 @@ def failures(trials: pd.DataFrame) -> list[str]:
     return sentences
 
 
-def _last_line(error: object) -> str:
+def last_line(error: object) -> str:
+    """The line of a recorded error that says what it is, without its traceback."""
     lines = [each.strip() for each in str(error).splitlines() if each.strip()]
     return line(lines[-1]) if isinstance(error, str) and lines else "no error is recorded"

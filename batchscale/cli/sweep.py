@@ -235,7 +235,7 @@ def _status(state: Status, format: Format) -> str:
     if format in ("csv", "json"):
         return frame_text(state.studies, format)
     others = int(state.studies["other_searches"].sum())
-    table = state.algorithms
+    table = state.added_up()
     text = frame_text(table if others else table.drop(columns="other_searches"), format)
     if format != "table":
         return text

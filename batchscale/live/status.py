@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _SILENT = 30.0
 """Seconds since its last heartbeat, which comes every ten, after which a pack is called silent."""
+_MOST_FAILED = 5
+"""Failed trials that are listed."""
+_CELL = ("experiment", "optimizer", "batch_size", "wanted", "done", "reached", "failed", "running")
 _PACK = ("experiment", "optimizer", "batch_size", "trials", "step", "metric", "best", "machine")
 
 
@@ -29,7 +32,10 @@ def nothing(source: str, sentence: str) -> dict[str, Any]:
         "error": None,
         "computing": False,
         "experiments": [],
+        "cells": [],
         "packs": [],
+        "failed_trials": [],
+        "begun": None,
         "left": None,
         "seconds_left": None,
         "complete": False,
@@ -56,8 +62,14 @@ def progress(
         row["last_word"] = int(renewed.get(row.pop("pack"), 0)) or None
     return {
         **nothing(source, _sentence(state, len(rows)) if planned else "No sweep was planned here."),
-        "experiments": _records(state.algorithms) if planned else [],
+        "experiments": _records(state.added_up()) if planned else [],
+        "cells": _records(state.added_up("batch_size")[[*_CELL, "left"]]) if planned else [],
         "packs": rows,
+        "failed_trials": [
+            {**each, "command": f"batchscale trial --from {each['trial']} --results {source}"}
+            for each in _records(state.failed_trials[:_MOST_FAILED])
+        ],
+        "begun": studies["time"].min().isoformat(timespec="seconds") if planned else None,
         "left": state.left if planned else None,
         "seconds_left": state.seconds if state.left else None,
         "complete": planned and not state.left and not rows,

@@ -23,7 +23,7 @@ from experiments.scheduling.rounds import Counts, Record, Remaining
 from experiments.search import METHODS, max_rows
 from results.batch_phases import BatchPhases
 from results.counts import count
-from results.failures import failures
+from results.failures import failures, last_line
 from results.reader import Results
 from results.reader import open as open_results
 from results.run_state.claims import Claims
@@ -71,6 +71,8 @@ class Status:
     searches of the study alone), ``waits`` (why it is not trained yet, where a length is of the
     baseline's steps to target; null else), ``trial_seconds`` (of a worker, for each feasible trial
     so far; NaN before the first)."""
+    failed_trials: pd.DataFrame
+    """A row a failed trial: experiment, optimizer, batch_size, trial, ``error`` (its last line)."""
     packs: pd.DataFrame
     """A row a running pack: pack, experiment, study, machine, ``trials``, ``step`` (of those that
     train; null before its first word), ``best`` (lowest last value of their metric; the highest
@@ -86,10 +88,10 @@ class Status:
     failures: tuple[str, ...] = ()
     """What failed trials say of themselves (``results.failures``)."""
 
-    @property
-    def algorithms(self) -> pd.DataFrame:
-        """``studies`` added up: a row an experiment, workload and optimizer."""
-        groups = ["experiment", "workload", "optimizer"]
+    def added_up(self, *further: str) -> pd.DataFrame:
+        """``studies`` added up: a row an experiment, workload and optimizer, and value of the
+        ``further`` columns."""
+        groups = ["experiment", "workload", "optimizer", *further]
         table = self.studies.groupby(groups, sort=False, dropna=False)
         rows = table[_COUNTS].sum()
         rows.insert(0, "studies", table.size())
@@ -151,8 +153,12 @@ def status(source: str | Path | Location | Results) -> Status:
         remaining.append(lacking)
     studies = pd.DataFrame([*every.values()], columns=_STUDY_COLUMNS)
     live = pd.DataFrame([_pack(claim, targets) for claim in claims], columns=_PACK_COLUMNS)
+    broken = trials[trials["stop_reason"].eq("error")]
+    names = ["experiment", "study", "optimizer", "batch_size"]
+    broken = broken[["study", "trial"]].assign(error=broken["error"].map(last_line))
     return Status(
         studies=studies.astype({"trial_seconds": float, "waits": object}),
+        failed_trials=studies[names].merge(broken, on="study").drop(columns="study"),
         packs=live.astype({"step": "Int64"}),
         work_seconds=rounds.worker_seconds(remaining),
         seconds=rounds.seconds_left(remaining, len(claims)),

@@ -113,6 +113,8 @@ def test_from_no_folder_to_the_last_trial(case: Case) -> None:
     assert state["status"]["complete"]
     (row,) = state["status"]["experiments"]
     assert (row["optimizer"], row["done"], row["reached"], row["left"]) == ("sgd", 4, 3, 0)
+    (cell,) = state["status"]["cells"]
+    assert (cell["batch_size"], cell["done"], cell["wanted"], cell["left"]) == (8, 4, 4, 0)
     assert not case.said
 
 
@@ -186,7 +188,11 @@ def test_infeasible_trials_are_told(case: Case) -> None:
     failed = {"status": "INCOMPLETE", "stop_reason": "error", "steps_to_target": None}
     failed["error"] = "Traceback (most recent call last):\nRuntimeError: not with 8\n"
     Store(case.root).commit("synthetic", measurements=[], trials=[{**row, **failed}])
-    assert case.look()["status"]["sentence"].endswith(
+    status = case.look()["status"]
+    (listed,) = status["failed_trials"]
+    assert (listed["batch_size"], listed["error"]) == (8, "RuntimeError: not with 8")
+    assert listed["command"] == f"batchscale trial --from {row['trial']} --results {case.root}"
+    assert status["sentence"].endswith(
         "3 trials left, 1 failed; nothing runs now. 1 infeasible so far. "
         "1 trial failed at batch size 8: RuntimeError: not with 8."
     )

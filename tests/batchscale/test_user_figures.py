@@ -129,7 +129,7 @@ def test_a_wrong_keyword_is_an_option_that_no_figure_has(small: Path) -> None:
     with pytest.raises(ResultsError, match="figure steps has no option 'wher'"):
         bs.plot("steps", small, wher="width = 64")
     with pytest.raises(TypeError, match="wher"):
-        bs.open(small).regimes(wher="width = 64")
+        bs.open(small).regimes(wher="width = 64")  # type: ignore[call-arg]
     with pytest.raises(CommandError, match="no SOURCE"):
         bs.plot("steps")
 

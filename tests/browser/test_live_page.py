@@ -24,6 +24,19 @@ STATUS = {
          "wanted": 72, "done": 54, "reached": 50, "infeasible": 3, "dominated": 1, "failed": 0,
          "running": 8, "left": 10}
     ],
+    "cells": [
+        {"experiment": "e", "optimizer": "sgd", "batch_size": 64, "wanted": 8, "done": 8,
+         "reached": 5, "failed": 0, "running": 0, "left": 0},
+        {"experiment": "e", "optimizer": "sgd", "batch_size": 2048, "wanted": 8, "done": 3,
+         "reached": 0, "failed": 0, "running": 5, "left": 5},
+        {"experiment": "e", "optimizer": "adam", "batch_size": 64, "wanted": 8, "done": 7,
+         "reached": 4, "failed": 1, "running": 0, "left": 0},
+    ],
+    "failed_trials": [
+        {"experiment": "e", "optimizer": "adam", "batch_size": 64, "trial": "abc",
+         "error": "ValueError: no <u>", "command": "batchscale trial --from abc --results r"}
+    ],
+    "begun": "2026-11-22T00:10:00+00:00",
     "packs": [
         {"experiment": "e", "optimizer": "sgd", "batch_size": 64, "trials": 8, "step": 120,
          "best": 0.0513, "machine": "host-1", "silent": False}
@@ -106,9 +119,14 @@ def test_status_first_then_the_report_and_choices_stay(
     status = seen.page.locator("#status")
     status.get_by_text("54 of 72 trials are done.").wait_for()
     text = status.inner_text()
-    for part in ("About 1 h 30 min left", "e <b>", "0.0513", "host-1", "120"):
+    for part in ("about 1 h 30 min left", "e <b>", "0.0513", "host-1", "120"):
         assert part in text
-    assert status.locator("b").count() == 0
+    assert status.locator("b, u").count() == 0
+    rows = status.locator("table").first.locator("tr").all_inner_texts()
+    assert [row.split() for row in rows] == [
+        ["64", "2,048"], ["sgd", "✓", "8/8", "▶", "3/8"], ["adam", "!", "7/8"],
+    ]  # fmt: skip
+    assert status.locator("code").inner_text() == "batchscale trial --from abc --results r"
     assert "Nothing is computed yet" in seen.page.locator("main").inner_text()
 
     server.state, server.tag = {"payload": made, "status": STATUS}, "b"

@@ -138,7 +138,7 @@ def test_results_hold_the_name_and_a_new_one_is_theirs_too(
         .astype(object)
         .equals(before.sort_values(order, ignore_index=True).astype(object))
     )
-    assert status(tmp_path / "runs").algorithms["optimizer"].tolist() == ["Sign-1"]
+    assert status(tmp_path / "runs").added_up()["optimizer"].tolist() == ["Sign-1"]
 
 
 def test_a_new_name_does_not_hide_that_the_workload_has_changed(

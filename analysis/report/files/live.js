@@ -67,14 +67,68 @@ function statusTable(caption, names, rows) {
   return element("div", { class: "scroll", role: "region", "aria-label": caption, tabindex: "0" }, table);
 }
 
-/** How the sweep goes: what is done and left, what runs, its last metrics, the time left. */
+/** What one cell of the grid says by a sign, a colour and a word, so that none is needed alone. */
+function cellState(cell) {
+  if (cell.failed) return ["failed", "!"];
+  if (cell.running) return ["training", "▶"];
+  if (cell.left) return [cell.done ? "begun" : "waiting", cell.done ? "…" : "·"];
+  return cell.reached ? ["done", "✓"] : ["not reached", "✕"];
+}
+
+/** Batch size × optimizer: how far each study is, as trials done of those wanted. */
+function grid(all) {
+  const sizes = [...new Set(all.map((cell) => cell.batch_size))].sort((a, b) => a - b);
+  const several = new Set(all.map((cell) => cell.experiment)).size > 1;
+  const rows = new Map();
+  for (const cell of all) {
+    const name = (several ? cell.experiment + " · " : "") + cell.optimizer;
+    if (!rows.has(name)) rows.set(name, new Map());
+    rows.get(name).set(cell.batch_size, cell);
+  }
+  const shown = (cell) => {
+    if (!cell) return "";
+    const [word, sign] = cellState(cell);
+    const text = `${sign} ${cell.done}/${cell.wanted}`;
+    return element("span", { class: "cell " + word.replace(" ", "-"), title: `${word}: ${cell.reached} of ${cell.done} reached the target` }, text);
+  };
+  const table = [...rows].map(([name, row]) => [name, ...sizes.map((size) => shown(row.get(size)))]);
+  return statusTable("Trials done, by batch size", ["", ...sizes.map((size) => size.toLocaleString("en-US"))], table);
+}
+
+/** "Begun 23:50; about 1 h 10 min left, until 02:10." */
+function times(status) {
+  const clock = (date) => date.toLocaleString([], { weekday: "short", hour: "2-digit", minute: "2-digit", hour12: false });
+  const at = new Date(status.time || NaN);
+  const begun = new Date(status.begun || NaN);
+  const left = duration(status.seconds_left);
+  const parts = [];
+  if (!Number.isNaN(begun.getTime())) parts.push("Begun " + clock(begun));
+  if (left) parts.push(`about ${left} left` + (Number.isNaN(at.getTime()) ? "" : ", until " + clock(new Date(at.getTime() + 1000 * status.seconds_left))));
+  if (!Number.isNaN(at.getTime())) parts.push("as of " + clock(at));
+  return parts.length ? element("p", { class: "quiet" }, parts.join("; ") + ".") : null;
+}
+
+/** How the sweep goes: what is done and left, what runs, its last metrics, what failed, the time left. */
 function showStatus(status) {
   const place = document.getElementById("status");
   if (!place) return;
-  const left = duration(status.seconds_left);
-  const at = status.time ? new Date(status.time) : null;
-  const parts = [element("p", { class: "sentence" }, status.sentence || "", left ? ` About ${left} left.` : "")];
+  const parts = [element("p", { class: "sentence" }, status.sentence || ""), times(status)];
   if (status.error) parts.push(element("p", { class: "error", role: "alert" }, status.error));
+  const cells = status.cells || [];
+  if (cells.length) {
+    parts.push(grid(cells));
+    parts.push(element("p", { class: "quiet" }, "✓ reached the target; ✕ did not; ▶ trains now; … begun; ! a trial failed."));
+  }
+  const packs = status.packs || [];
+  if (packs.length) {
+    const rows = packs.map((each) => [each.experiment, each.optimizer, each.batch_size, each.trials, each.step, each.metric, each.best, each.machine, each.silent ? "silent" : "running"]);
+    parts.push(statusTable("Running now", ["experiment", "optimizer", "batch size", "trials", "step", "metric", "best now", "machine", ""], rows));
+  }
+  const failed = status.failed_trials || [];
+  if (failed.length) {
+    const rows = failed.map((each) => [each.experiment, each.optimizer, each.batch_size, element("span", { class: "failure" }, each.error), element("code", {}, each.command)]);
+    parts.push(statusTable("Failed trials", ["experiment", "optimizer", "batch size", "error", "to repeat it"], rows));
+  }
   const experiments = status.experiments || [];
   if (experiments.length) {
     const rows = experiments.map((each) => {
@@ -84,13 +138,7 @@ function showStatus(status) {
     });
     parts.push(statusTable("Trials", ["experiment", "workload", "optimizer", "", "done", "wanted", "reached", "infeasible", "dominated", "failed", "running", "left"], rows));
   }
-  const packs = status.packs || [];
-  if (packs.length) {
-    const rows = packs.map((each) => [each.experiment, each.optimizer, each.batch_size, each.trials, each.step, each.metric, each.best, each.machine, each.silent ? "silent" : "running"]);
-    parts.push(statusTable("Running now", ["experiment", "optimizer", "batch size", "trials", "step", "metric", "best now", "machine", ""], rows));
-  }
-  if (at && !Number.isNaN(at.getTime())) parts.push(element("p", { class: "quiet" }, "As of " + at.toLocaleTimeString() + "."));
-  place.replaceChildren(...parts);
+  place.replaceChildren(...parts.filter((part) => part !== null));
 }
 
 /** A new payload in the place of the old one: choices, sorting, zoom, focus and place are kept. */
