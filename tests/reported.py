@@ -72,6 +72,7 @@ def trial_row(
         **group,
         "trial": f"{group['study']}-{place}",
         "index": place,
+        "seed": place,
         "role": "search",
         "status": "COMPLETE",
         "stop_reason": "budget" if steps is None else "target",

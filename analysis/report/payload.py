@@ -14,6 +14,7 @@ from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData
 from analysis.formatting import units
 from analysis.report import findings, provenance, tables
+from analysis.report.best_trials import best_trials
 from analysis.report.bibtex import bibtex
 from analysis.report.page import contents
 from analysis.report.palette import numbered, palette
@@ -60,6 +61,7 @@ def payload(
                 data.each(styled if pictures else [], "panels drawn")
             )
         },
+        "best_trials": best_trials(data, (view for part in parts for view in part.views)),
         "published": [overlay(curve) for curve in data.published],
         "experiments": provenance.experiments(data),
         "environment": provenance.environment(data),

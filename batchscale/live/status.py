@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,7 @@ def progress(
     columns = packs.assign(
         metric=packs["study"].map(_metrics(studies)), silent=packs["silent"].gt(_SILENT)
     )
+    folder = shlex.quote(source)
     rows = _records(columns.loc[columns["study"].notna(), [*_PACK, "silent", "pack"]])
     for row in rows:
         row["last_word"] = int(renewed.get(row.pop("pack"), 0)) or None
@@ -66,7 +68,7 @@ def progress(
         "cells": _records(state.added_up("batch_size")[[*_CELL, "left"]]) if planned else [],
         "packs": rows,
         "failed_trials": [
-            {**each, "command": f"batchscale trial --from {each['trial']} --results {source}"}
+            {**each, "command": f"batchscale trial --from {each['trial']} --results {folder}"}
             for each in _records(state.failed_trials[:_MOST_FAILED])
         ],
         "begun": studies["time"].min().isoformat(timespec="seconds") if planned else None,

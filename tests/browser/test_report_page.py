@@ -202,6 +202,12 @@ def test_a_hover_shows_the_trial_behind_a_point(show: Show, file: Path) -> None:
     seen.page.mouse.click(*at_point(seen, "sgd", 2))
     card = seen.page.locator("#p0-trial")
     assert "trial sgd-2-0" in card.inner_text()
+    assert card.locator("code").inner_text().startswith("batchscale trial --from sgd-2-0 --results")
+    seen.drawn("p0-training")
+    steps = reported.steps_of("sgd", 2)
+    (training,) = seen.page.evaluate("document.getElementById('p0-training').data")
+    assert training["x"][-1] == steps
+    assert training["y"][-1] == pytest.approx(0.04, rel=0.02)
     card.get_by_role("button", name="Close").click()
     assert card.inner_text() == ""
 

@@ -24,6 +24,7 @@ function choice(panel) {
       base: null,
       overlay: "",
       tried: { curve: null, size: null },
+      trained: null,
     };
   }
   const mine = chosen.panels[panel.id];

@@ -148,7 +148,7 @@ function focusOn(id) {
   if (node && node !== document.activeElement) node.focus({ preventScroll: true });
 }
 
-/** The trial behind a point that was pressed, to be read at leisure and copied. */
+/** The trial behind a point that was pressed: what it was, how it trained, how to train it again. */
 function showTrial(panel, label, size) {
   const place = document.getElementById(`${panel.id}-trial`);
   const curve = viewOf(panel).curves.find((each) => each.label === label);
@@ -156,7 +156,13 @@ function showTrial(panel, label, size) {
   if (!place || !row) return;
   const close = element("button", { type: "button", "aria-label": "Close", onclick: () => place.replaceChildren() }, "×");
   const lines = behind(curve, row).map((text) => element("p", {}, text));
-  place.replaceChildren(close, element("p", {}, element("b", {}, name(curve, size))), ...lines);
+  const best = data.best_trials[row.trial] || {};
+  if (best.command) lines.push(element("p", {}, element("code", {}, best.command)));
+  const mine = choice(panel);
+  mine.trained = best.steps ? { best, curve } : null;
+  const chart = mine.trained && element("div", { class: "chart", id: `${panel.id}-training`, "data-chart": "training", "data-of": panel.id });
+  place.replaceChildren(close, element("p", {}, element("b", {}, name(curve, size))), ...lines, ...(chart ? [chart] : []));
+  if (chart) draw(chart);
 }
 
 /** Light, dark, or as the system has it. */

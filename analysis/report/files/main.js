@@ -1,6 +1,6 @@
 // When what is drawn: charts as they come near the screen, again when something changes.
 
-const FIGURES = { steps: stepsFigure, rates: ratesFigure, budget: budgetFigure, tried: triedFigure };
+const FIGURES = { steps: stepsFigure, rates: ratesFigure, budget: budgetFigure, tried: triedFigure, training: trainingFigure };
 const PAPER = 660;
 let near = null;
 

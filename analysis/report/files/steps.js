@@ -92,6 +92,25 @@ function hover(curve, row) {
   return "<b>" + plain(name(curve, row.batch_size)) + "</b><br>" + behind(curve, row).map(plain).join("<br>");
 }
 
+/** The metric of the trial behind a pressed point, evaluation by evaluation, and its target. */
+function trainingFigure(panel, width) {
+  const trained = choice(panel).trained;
+  if (!trained) return null;
+  const { best, curve } = trained;
+  const goal = Number((viewOf(panel).target || "").split(/[<>]/)[1]);
+  const colours = ink();
+  const shapes = Number.isFinite(goal)
+    ? [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: goal, y1: goal, line: { color: colours.soft, width: 1, dash: "4px,3px" } }]
+    : [];
+  return {
+    data: [{
+      x: best.steps, y: best.values, mode: "lines+markers", line: { color: look(curve).colour, width: 1.5 }, marker: { size: 4 },
+      hovertemplate: "step %{x}: %{y}<extra></extra>",
+    }],
+    layout: layout(width, 240, { xaxis: axis("step", { rangemode: "tozero" }), yaxis: axis(best.metric.replace(/_/g, " "), {}), shapes }),
+  };
+}
+
 /** The traces of one curve in the upper part. */
 function curveTraces(curve, mine, divided) {
   const one = look(curve);
