@@ -91,16 +91,16 @@ def exported(here: Path) -> None:
     assert len(list(here.glob("tensorboard/*/*/*/events.*"))) == 32
 
 
-def style(here: Path) -> None:
+def figures(here: Path) -> None:
     for name in ("forest.pdf", "slide.png", "steps.svg", "serif.pdf", "three.pdf"):
         assert (here / name).stat().st_size > 5_000
 
 
 CHECKS = {
+    "docs/figures.md": figures,
     "docs/first-hour.md": first_hour,
     "docs/published.md": published,
     "docs/results.md": exported,
-    "docs/style.md": style,
 }
 
 
