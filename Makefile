@@ -11,11 +11,11 @@ CODE := batchscale workloads experiments results analysis validation tests bench
 help:
 	@echo "make demo    train 12 batch sizes x 3 optimizers on digits, locate the regimes, draw them"
 	@echo "make cluster-demo the demo on three Ray nodes, one of them killed halfway: the same regimes"
-	@echo "make test    the tests          make bench   the table of docs/benchmarks.md"
+	@echo "make test    the tests          make bench   the table of docs/findings/benchmarks.md"
 	@echo "make test-all the tests and the slow ones: several starts of Ray, kills, fuzzing"
 	@echo "make test-ci the tests and of the slow ones a tenth, by the day, and those that the last changes touch"
 	@echo "make browser the tests that open pages in a headless Chromium"
-	@echo "make truth   what the intervals are worth: docs/truth.md, by simulation (26 minutes of processor time)"
+	@echo "make truth   what the intervals are worth: docs/findings/truth.md, by simulation (26 minutes of processor time)"
 	@echo "make docs    the documentation as a site, in build/docs"
 	@echo "make gallery every figure of docs/gallery.md and its numbers, in figures/gallery"
 	@echo "make lint    ruff and mypy      make lines   lines by part, their ceilings and the aims"

@@ -1,4 +1,4 @@
-"""``python -m benchmarks [PART …]``: measure, and renew those tables of docs/benchmarks.md.
+"""``python -m benchmarks [PART …]``: measure, and renew those tables of findings/benchmarks.md.
 
 ``python -m benchmarks merge gpu.json``: put in what ``python -m benchmarks.gpu`` measured, perhaps
 on another machine.

@@ -3,7 +3,7 @@
 Each group ends within nine minutes. What has been measured is in ``gpu.json`` of ``--out``, beside
 it as Markdown: a group that is there is not measured again (``--again``), and the group ``sweep``
 goes on where its last call ended. ``python -m benchmarks merge gpu.json`` puts the tables into
-docs/benchmarks.md.
+docs/findings/benchmarks.md.
 
 ``--data DIR``: the data root, or a folder with a program ``unpack`` that writes one to the folder
 it is given. ``--device cpu --small`` runs all of it in small, to see that it works.

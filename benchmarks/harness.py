@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from validation.page import ROOT
 
-PAGE = ROOT / "docs" / "benchmarks.md"
+PAGE = ROOT / "docs" / "findings" / "benchmarks.md"
 
 
 class Row(NamedTuple):

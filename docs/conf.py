@@ -40,7 +40,7 @@ html_copy_source = False
 html_show_sphinx = False
 
 _TITLED = re.compile(r"^```(\w+) ([\w.-]+\.\w+)$", re.MULTILINE)
-_NAMED = re.compile(r"\[([\w-]+\.md)\]\(\1\)")
+_NAMED = re.compile(r"\[([\w-]+\.md)\]\(((?:[\w.]+/)?\1)\)")
 _FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 _PER_CENT = re.compile(r"(?<=\d) %")
 _SITE_ALONE = re.compile(r"<!-- site: (.*?) -->", re.DOTALL)
@@ -55,7 +55,7 @@ def for_the_site(app: Sphinx, name: str, source: list[str]) -> None:
     ``<!-- site: … -->`` is shown."""
     del app, name
     text = _TITLED.sub(r"```{code-block} \1\n:caption: \2", source[0])
-    text = _NAMED.sub(r"[](\1)", text)
+    text = _NAMED.sub(r"[](\2)", text)
     parts = _FENCED.split(text)
     parts[::2] = [_PER_CENT.sub("\u00a0%", part) for part in parts[::2]]
     text = "".join(parts)

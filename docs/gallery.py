@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import re
 import shlex
 import sys
 import time
@@ -59,11 +58,6 @@ class Entry(BaseModel):
     @property
     def is_report(self) -> bool:
         return self.arguments[0] == "report"
-
-    @property
-    def alt(self) -> str:
-        """The caption's first sentence, without marks."""
-        return re.split(r"(?<=[.?!]) (?=[A-Z])", re.sub(r"[*`]", "", self.caption))[0]
 
 
 class Section(BaseModel):
@@ -117,8 +111,8 @@ def _markdown(entry: Entry) -> str:
         seen = f'<!-- site: <a href="gallery/{entry.name}.html">Open this report.</a> -->'
     else:
         width = _pixels(PICTURES / f"{entry.name}.png")[0] // 2
-        alt = entry.alt.replace('"', "&quot;")
-        seen = f'<img src="img/gallery/{entry.name}.png" alt="{alt}" width="{width}">'
+        # The caption below is the text for those who do not see the picture: no second copy of it.
+        seen = f'<img src="img/gallery/{entry.name}.png" alt="{entry.name}" width="{width}">'
     code = f"```sh\n{entry.command} -o {entry.name}.{suffix}\n```"
     return f"\n### {entry.name}\n\n{seen}\n\n{entry.caption}\n\n{code}\n"
 

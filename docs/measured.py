@@ -1,6 +1,6 @@
-"""The section "Measured" of techniques.md: tables and verdicts, each from one query.
+"""The page findings/techniques.md: tables and verdicts, each from one query.
 
-``python docs/measured.py`` writes it from packaged data; a slow test holds the page to it.
+``python docs/measured.py`` writes it from packaged data; a slow test compares the page with it.
 """
 
 from __future__ import annotations
@@ -22,29 +22,35 @@ from analysis.techniques.table import RATIOS
 from batchscale import answers
 from results.reader import open as open_results
 
-PAGE = Path(__file__).resolve().parent / "techniques.md"
-LIST = PAGE.with_name("measured.yaml")
-HEADING = "## Measured\n"
+DOCS = Path(__file__).resolve().parent
+PAGE = DOCS / "findings" / "techniques.md"
+LIST = DOCS / "measured.yaml"
 FIXED = ConfigDict(frozen=True, extra="forbid")
 
-INTRODUCTION = """`python docs/measured.py` writes this section from packaged data.
+INTRODUCTION = """# What techniques change
 
-Each experiment changes one factor at a time, with the same number of trials and one tuned
-metaparameter each. A table has the ratios to plain training, with 90 % intervals, of the techniques
-that differ from it: in **bold** the ratios that differ from 1 (corrected for the false discovery
-rate: of these, one in ten may be a chance result). If a curve is not level at an end, its critical
-batch size is bounded, and the column has the ratio of the fewest examples to the fewest steps over
-the common batch sizes. Pictures have all techniques. The notes that a command prints say what
-limits each row. These models are small and their targets early.
+This page compares [techniques](../techniques.md), optimizers and schedules with plain training, in
+small models with early targets. `python docs/measured.py` writes it from the packaged data.
+
+Each experiment changes one factor at a time. Every factor gets the same number of trials and one
+tuned metaparameter. A table lists the techniques that differ from plain training, with ratios to it
+and 90 % intervals. **Bold** ratios differ from 1, corrected for the false discovery rate: one in
+ten of them may be a chance result. Where a curve is not level at an end, its critical batch size is
+bounded, and the column has the ratio of the fewest examples to the fewest steps over the common
+batch sizes. The pictures have all techniques, and the command of each table prints the notes that
+limit its rows.
 """
 
-VERDICTS = """### Published claims
+VERDICTS = """## Published claims
 
-Each cell has the ratio in our data, its 90 % interval and a verdict. *Agrees*, *disagrees*: the
-ratio differs from 1 (corrected p at most 0.1), on the claim's side or on the other. *Compatible*:
-the data do not contradict a claim that something does not change or grow; the interval says how
-large a change is possible. *Undecided*: neither. *Not tested*: the technique acted before the
-target in less than half of the best trials.
+Each cell has the ratio in our data, its 90 % interval and a verdict:
+
+- *agrees*, *disagrees*: the ratio differs from 1 (corrected p at most 0.1), on the claim's side or
+  on the other;
+- *compatible*: the claim is that something does not change or grow, and the data do not contradict
+  it; the interval says how large a change is possible;
+- *not tested*: the technique acted before the target in less than half of the best trials;
+- *undecided*: none of these.
 """
 
 
@@ -131,8 +137,8 @@ class Screen(BaseModel):
         return Data(name=self.experiment, where=where, correction="fdr")
 
     def text(self) -> Iterator[str]:
-        """Table, findings, commands, picture."""
-        yield f"### {self.title}\n\n{self.what}\n"
+        """Table, the techniques that it leaves out, commands, picture."""
+        yield f"## {self.title}\n\n{self.what}\n"
         rows = measured(self.data)
         yield f"| technique | {' | '.join(RATIOS.values())} |\n|{'---|' * (len(RATIOS) + 1)}"
         for row in rows:
@@ -140,11 +146,11 @@ class Screen(BaseModel):
                 ratios = (_cell(row["ratios"][name]) for name in RATIOS)
                 yield f"| `{row['name']}` | {' | '.join(ratios)} |"
         yield ""
-        yield from (f"- {finding}." for finding in findings(rows))
+        yield from (f"- {line}." for line in others(rows))
         file = f"{self.experiment}.png"
         plot = f"batchscale plot techniques {self.data.options} -o {file}"
         yield f"\n```sh\n{self.data.command}\n{plot}\n```\n"
-        yield f"![Ratios of each technique to plain training, with intervals](img/{file})\n"
+        yield f"![Ratios of each technique to plain training, with intervals](../img/{file})\n"
 
 
 class Claim(BaseModel):
@@ -159,7 +165,7 @@ class Claim(BaseModel):
 
     def text(self) -> Iterator[str]:
         """A table of verdicts, a row for each data set, and the commands."""
-        yield f"#### {self.title}\n\n{self.claim}\n"
+        yield f"### {self.title}\n\n{self.claim}\n"
         heads = (f"{e.says} ({RATIOS[e.quantity]}: {e.side})" for e in self.expected)
         yield f"| data | {' | '.join(heads)} |\n|{'---|' * (len(self.expected) + 1)}"
         for data in self.data:
@@ -183,20 +189,10 @@ def _cell(ratio: dict[str, float | None]) -> str:
     return f"**{_ratio(ratio)}**" if _differs(ratio) else _ratio(ratio)
 
 
-def findings(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """A sentence for each quantity in which rows differ from plain training, for the rows that do
-    not, for those that were not tested, and for how best trials repeat."""
+def others(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Sentences on the rows that do not differ from plain training, on those that were not tested,
+    and on how best trials repeat."""
     tested = [row for row in rows if row["tested"]]
-    for quantity, (label, above, below) in _SAYS.items():
-        sides: dict[str, list[str]] = {}
-        for row in tested:
-            ratio = row["ratios"][quantity]
-            if _differs(ratio):
-                side = above if (ratio["low"] or 0) > 1 else below
-                sides.setdefault(side, []).append(row["name"])
-        if sides:
-            texts = (f"{side} with {_names(names)}" for side, names in sides.items())
-            yield f"**{label}**: {'; '.join(texts)}"
     alike = [row for row in tested if not any(map(_differs, row["ratios"].values()))]
     known = [row["name"] for row in alike if row["ratios"]["min_steps"]["value"] is not None]
     unknown = [row["name"] for row in alike if row["name"] not in known]
@@ -217,12 +213,6 @@ def findings(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         )
 
 
-_SAYS = {
-    "critical_batch_size": ("Critical batch size", "larger", "smaller"),
-    "perfect_scaling_until": ("End of perfect scaling", "larger", "smaller"),
-    "min_steps": ("Steps at large batch sizes", "more", "fewer"),
-    "min_examples": ("Steps at small batch sizes", "more", "fewer"),
-}
 _AGAIN = re.compile(
     r".*trained again with fresh seeds.* takes (\S+) times its best trial's steps.*"
 )
@@ -251,14 +241,11 @@ def listed(path: Path = LIST) -> Sections:
     return Sections.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
-def renewed(page: str, sections: Sections) -> str:
-    """``page`` with the section in the place of the old one, or at its end."""
-    head, _, rest = page.partition(HEADING)
-    _, follows, tail = rest.partition("\n## ")
+def page(sections: Sections) -> str:
+    """The page's text."""
     parts = [INTRODUCTION, *(part for screen in sections.screens for part in screen.text())]
     parts += [VERDICTS, *(part for claim in sections.claims for part in claim.text())]
-    text = "\n".join(parts).strip("\n")
-    return f"{head.rstrip()}\n\n{HEADING}\n{text}\n" + (f"\n## {tail}" if follows else "")
+    return "\n".join(parts).strip("\n") + "\n"
 
 
 def measured(data: Data) -> list[dict[str, Any]]:
@@ -272,5 +259,5 @@ _opened = cache(open_results)
 
 
 if __name__ == "__main__":
-    PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8"), listed()), encoding="utf-8")
+    PAGE.write_text(page(listed()), encoding="utf-8")
     print(f"wrote {PAGE}")

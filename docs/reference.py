@@ -57,7 +57,8 @@ def _listed(names: list[str]) -> str:
 
 
 def columns() -> str:
-    """Each table with its columns, their types, and what the schema says of them."""
+    """Each table with its columns, their types, and what the schema says of them; columns of an
+    earlier table by their names."""
     source = Path(schema.__file__).read_text(encoding="utf-8")
     groups = re.findall(r"^_(\w+): dict.*?\{\n(.*?)^\}", source, re.MULTILINE | re.DOTALL)
     comments = {
@@ -65,17 +66,26 @@ def columns() -> str:
         for group, lines in groups
     }
     shared = {name: text for of_group in comments.values() for name, text in of_group.items()}
-    parts = []
+    parts: list[str] = []
+    listed: dict[tuple[str, str, str], str] = {}
     for table, fields in schema.SCHEMAS.items():
         meanings = {**shared, **comments[table.upper()]}
+        described = [(f.name, str(f.type), _line(meanings.get(f.name))) for f in fields]
+        new = [column for column in described if column not in listed]
         parts += [f"## {table}\n", "| column | type | meaning |", "|---|---|---|"]
-        parts += [
-            f"| `{field.name}` | {field.type} | {_line(meanings[field.name])} |"
-            for field in fields
-            if field.name in meanings
-        ]
-        plain = [f"`{f.name}` ({f.type})" for f in fields if f.name not in meanings]
-        parts.append(f"\nFurther columns: {', '.join(plain)}.\n" if plain else "")
+        parts += [f"| `{name}` | {kind} | {text} |" for name, kind, text in new if text]
+        plain: dict[str, list[str]] = {}
+        for name, kind, text in new:
+            if not text:
+                plain.setdefault(kind, []).append(name)
+        for kind, names in plain.items():
+            parts.append(f"\nFurther columns of type {kind}: {_listed(names)}.")
+        for other in dict.fromkeys(listed.values()):
+            names = [column[0] for column in described if listed.get(column) == other]
+            if names:
+                parts.append(f"\nAs in `{other}`: {_listed(names)}.")
+        parts.append("")
+        listed.update(dict.fromkeys(new, table))
     return "\n".join(parts)
 
 

@@ -24,7 +24,7 @@ from results.extensions import KINDS
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("analysis", "batchscale", "experiments", "results", "workloads")
-PAGES = sorted([*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")])
+PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
 
 OTHERS = {
     "--array": "sbatch", "--cpus-per-task": "sbatch", "--gpus": "sbatch", "--time": "sbatch",

@@ -1,5 +1,5 @@
-"""``python -m validation [PART …]``: simulate or compute parts, and renew what docs/truth.md has
-of them."""
+"""``python -m validation [PART …]``: simulate or compute parts, and renew what
+docs/findings/truth.md has of them."""
 
 from __future__ import annotations
 

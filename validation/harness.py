@@ -32,7 +32,7 @@ class Scenario:
     """Something simulated whose answer is known. Functions are those of a module."""
 
     name: str
-    """Its counts are docs/truth/NAME.csv."""
+    """Its counts are docs/findings/truth/NAME.csv."""
     cells: Sequence[Any]
     """What is simulated: frozen records, a row each, or one for each block."""
     key: Callable[[Any], Counts]
@@ -52,7 +52,7 @@ class Scenario:
     """Measurements of a block."""
     blocks: int = 1
     tables: Callable[[pd.DataFrame], dict[str, str]]
-    """The parts of docs/truth.md that are made of the counts, by name."""
+    """The parts of docs/findings/truth.md that are made of the counts, by name."""
 
     def row(self, cell: Any, truth: Any = None, block: int = 0, replicates: int = 0) -> Counts:
         """The counts of a block; ``truth`` and ``replicates``: those of the scenario unless

@@ -16,10 +16,10 @@ import pandas as pd
 from analysis.fit.interval import QUANTITIES, Interval
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "truth.md"
+PAGE = ROOT / "docs" / "findings" / "truth.md"
 
 SHORT = {name: name.replace("_", " ").replace("min ", "least ") for name in QUANTITIES}
-"""The five quantities as the tables of docs/truth.md name them."""
+"""The five quantities as the tables of docs/findings/truth.md name them."""
 
 
 def blocks(text: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What is simulated: an entry here is a part of docs/truth.md."""
+"""What is simulated: an entry here is a part of docs/findings/truth.md."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from analysis.fit.interval import QUANTITIES
 from analysis.fit.locate import Located, locate
 from validation.exact import LogSteps, Truth, truth
 from validation.harness import LEVEL, TOLERANCE, Counts, groups, tally
-from validation.page import SHORT, share, table
+from validation.page import share, table
 from validation.true_shapes import PENALIZED, RISING, SHAPES
 
 HOLDS = 85
@@ -216,7 +216,7 @@ BY = ["noise", "design"]
 
 
 def tables(frame: pd.DataFrame) -> dict[str, str]:
-    """A row a noise and design; flags at twelve doublings."""
+    """A row a noise; flags at twelve doublings."""
     failing = [row for row in frame.to_dict("records") if failures(row)]
     clean = frame[(frame[["shape", *BY]] == list(CLEAN)).all(axis=1)]
     said = (
@@ -229,29 +229,27 @@ def tables(frame: pd.DataFrame) -> dict[str, str]:
 
 
 def _cells(frame: pd.DataFrame) -> str:
-    rows = []
-    for cells, group, total in groups(frame, BY):
+    """A row a noise; each cell has a number for each design."""
+    rows: dict[str, list[list[str]]] = {}
+    for (noise, _), group, total in groups(frame, BY):
         records = group.to_dict("records")
-        least, shape, name = min(
-            (row[f"covered:{name}"] / row["curves"], row["shape"], name)
-            for row in records
-            for name in QUANTITIES
+        least = min(
+            row[f"covered:{name}"] / row["curves"] for row in records for name in QUANTITIES
         )
         known = group[2 * group["bounded"] <= group["curves"]]["price"]
-        rows.append(
-            [
-                *cells,
-                f"{sum(not failures(row) for row in records)} of {len(group)}",
-                f"{100 * least:.0f} ({SHORT[name]}, {shape})",
-                share(*claims(group, TWICE)),
-                share(*claims(group, TOLERANCE, TWICE)),
-                share(total["bounded"], total["curves"]),
-                f"{known.median():.2f}" if len(known) else "–",
-            ]
-        )
-    head = [*BY, "cells that hold", "least coverage", f"level, above {TWICE:.0%}"]
+        numbers = [
+            f"{sum(not failures(row) for row in records)}",
+            f"{100 * least:.0f}",
+            share(*claims(group, TWICE)),
+            share(*claims(group, TOLERANCE, TWICE)),
+            share(total["bounded"], total["curves"]),
+            f"{known.median():.2f}" if len(known) else "–",
+        ]
+        rows.setdefault(noise, []).append(numbers)
+    head = ["noise", "cells that hold", "least coverage", f"level, above {TWICE:.0%}"]
     head += [f"level, {TOLERANCE:.0%} to {TWICE:.0%}", "bounded", "high / low"]
-    return table(head, rows)
+    listed = ((noise, *map(", ".join, zip(*of, strict=True))) for noise, of in rows.items())
+    return table(head, listed)
 
 
 def _flags(frame: pd.DataFrame) -> str:

@@ -182,7 +182,7 @@ def plot(
     ] = None,
     output: Out = None,
 ) -> None:
-    """Draw a figure, and write its numbers beside it."""
+    """Draw a figure, and write its numbers to a CSV of the same name."""
     import matplotlib
 
     from analysis.figures.drawing.page import longer

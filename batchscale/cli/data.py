@@ -57,7 +57,7 @@ def fsck(source: Folder = None, format: Fmt = "table", json: Json = False) -> in
 
 
 def compact(results: Folder = None) -> None:
-    """Merge small files and drop superseded rows, beside running sweeps too."""
+    """Merge small files and drop superseded rows, also during a sweep."""
     from batchscale import upkeep
     from results.counts import count
 

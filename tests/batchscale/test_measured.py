@@ -1,4 +1,4 @@
-"""The section "Measured" of techniques.md: what its command writes, and that the page is so."""
+"""The page findings/techniques.md: what its command writes, and that the page is so."""
 
 from __future__ import annotations
 
@@ -49,23 +49,18 @@ def test_a_screen_has_a_row_for_what_differs_and_names_the_rest(
     ]
     monkeypatch.setattr(page, "measured", lambda _: rows)
     screen = page.Screen(title="All", what="Against SGD.", experiment="techniques-all")
-    text = page.renewed("# Techniques\n\n## Rules\n", page.Sections(screens=(screen,)))
-    assert text.startswith("# Techniques\n\n## Rules\n\n## Measured\n\n")
+    text = page.page(page.Sections(screens=(screen,)))
+    assert text.startswith("# ")
+    assert "\n## All\n\nAgainst SGD.\n" in text
     same = "0.93 [0.62, 1.4]"
     assert text.count(same) == 3
     assert f"| `clip 1` | {same} | {same} | **2.0 [1.5, 2.7]** | {same} |\n" in text
-    assert "- **Steps at large batch sizes**: more with `clip 1`.\n" in text
     assert "plain training**: `ema 0.9` and `dropout 0.1`.\n" in text
     assert "- **Unknown**: `freeze 0.*`.\n" in text
     assert "target**: `swa 0.75`.\n" in text
     assert "the best configurations take 1.20 to 1.58 times" in text
     command = "batchscale techniques own --where \"experiment = 'techniques-all'\" --correction fdr"
     assert f"```sh\n{command}\n" in text
-    assert page.renewed(text, page.Sections(screens=(screen,))) == text
-    assert (
-        page.renewed(text + "\n## Later\n", page.Sections(screens=(screen,)))
-        == text + "\n## Later\n"
-    )
 
 
 @pytest.mark.parametrize(
@@ -112,7 +107,7 @@ def test_a_published_claim_has_each_ratio_with_its_interval_and_a_verdict(
     )
     data = page.Data(name="digits", where="known", baseline="sgd", quantities=("min_steps",))
     claim = page.Claim(title="Harder", claim="A claim.", expected=(expected,), data=(data,))
-    text = page.renewed("# Techniques\n", page.Sections(claims=(claim,)))
+    text = page.page(page.Sections(claims=(claim,)))
     assert (
         "| data | It is harder (least steps: above 1) |\n|---|---|\n"
         "| digits | `prune 0.5` 2.0 [1.5, 2.7], *agrees*; "
@@ -126,5 +121,4 @@ def test_a_published_claim_has_each_ratio_with_its_interval_and_a_verdict(
 
 @pytest.mark.slow
 def test_the_page_is_as_it_would_be_written(page: ModuleType) -> None:
-    text = page.PAGE.read_text(encoding="utf-8")
-    assert page.renewed(text, page.listed()) == text
+    assert page.PAGE.read_text(encoding="utf-8") == page.page(page.listed())

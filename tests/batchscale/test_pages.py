@@ -19,7 +19,7 @@ from tests.batchscale.conftest import Command
 from tests.results import release
 from workloads.template import template
 
-DOCS = sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))
+DOCS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
 PAGES = ["README.md", *DOCS]
 LANGUAGES = {"python", "yaml", "csv", "sh", "text"}
 
@@ -91,16 +91,16 @@ def exported(here: Path) -> None:
     assert len(list(here.glob("tensorboard/*/*/*/events.*"))) == 32
 
 
-def style(here: Path) -> None:
+def figures(here: Path) -> None:
     for name in ("forest.pdf", "slide.png", "steps.svg", "serif.pdf", "three.pdf"):
         assert (here / name).stat().st_size > 5_000
 
 
 CHECKS = {
+    "docs/figures.md": figures,
     "docs/first-hour.md": first_hour,
     "docs/published.md": published,
     "docs/results.md": exported,
-    "docs/style.md": style,
 }
 
 
@@ -158,12 +158,13 @@ def test_the_readmes_experiment_says_what_the_reference_does() -> None:
 
 
 def test_the_index_of_the_folder_and_that_of_the_site_name_every_page() -> None:
-    written = {Path(page).name for page in DOCS} - {"README.md", "index.md"}
+    written = {page.removeprefix("docs/") for page in DOCS} - {"README.md", "index.md"}
     table = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"^\| \[([\w-]+\.md)\]\(\1\)", table, re.MULTILINE)) == written
+    rows = re.findall(r"^\| \[([\w-]+\.md)\]\(((?:\w+/)?\1)\)", table, re.MULTILINE)
+    assert {target for _, target in rows} == written
     site = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     trees = re.findall(r"^```\{toctree\}\n(.*?)^```$", site, re.MULTILINE | re.DOTALL)
-    listed = [line for tree in trees for line in tree.splitlines() if re.match(r"^[\w-]+$", line)]
+    listed = [line for tree in trees for line in tree.splitlines() if re.match(r"^[\w/-]+$", line)]
     assert sorted(f"{name}.md" for name in listed) == sorted(written)
     captions = [found for tree in trees for found in re.findall(r"^:caption: (.*)$", tree, re.M)]
-    assert len(captions) == len(trees) == 7
+    assert len(captions) == len(trees) == 8

@@ -93,7 +93,8 @@ def test_an_entry_is_made_with_its_numbers(
     with Image.open(elsewhere / "img" / "one.png") as small:
         assert small.width == 2 * round(inches * gallery.PIXELS_PER_INCH)
     page = (elsewhere / "gallery.md").read_text()
-    assert 'alt="A &quot;b&quot; c."' in page
+    assert 'alt="one"' in page
+    assert '\n\nA "b" `c`. D.\n\n' in page
     command = "batchscale plot rates own --where experiment=\\'gallery-subsets\\' -o one.pdf"
     assert f"```sh\n{command}\n```" in page
 

@@ -40,13 +40,13 @@ def test_what_the_api_page_documents_is_public() -> None:
 
 def test_a_page_is_told_for_the_site(conf: Any) -> None:
     source = [
-        "see [concepts.md](concepts.md), [words](concepts.md#words)\n"
+        "see [concepts.md](../concepts.md), [words](concepts.md#words)\n"
         "```python my_opt.py\nx = 1\n```\n```sh cloud\nray up\n```\n"
         '<!-- site: <a href="x.html">Open</a> --><!-- kept -->\n20 % of it\n```sh\n20 % 3\n```\n'
     ]
     conf["for_the_site"](None, "page", source)
     assert source[0] == (
-        "see [](concepts.md), [words](concepts.md#words)\n"
+        "see [](../concepts.md), [words](concepts.md#words)\n"
         "```{code-block} python\n:caption: my_opt.py\nx = 1\n```\n```sh cloud\nray up\n```\n"
         '<a href="x.html">Open</a><!-- kept -->\n20\u00a0% of it\n```sh\n20 % 3\n```\n'
     )
@@ -62,15 +62,15 @@ def test_an_attributes_colon_is_no_type(conf: Any) -> None:
 
 
 def test_no_page_has_the_name_of_one_that_the_site_makes_itself() -> None:
-    pages = {path.stem for path in (ROOT / "docs").glob("*.md")}
+    pages = {path.stem for path in (ROOT / "docs").rglob("*.md")}
     assert not pages & {"search", "genindex", "modindex", "py-modindex"}
 
 
 def test_every_page_begins_with_its_one_title() -> None:
-    for path in sorted((ROOT / "docs").glob("*.md")):
+    for path in sorted((ROOT / "docs").rglob("*.md")):
         text = path.read_text(encoding="utf-8")
         assert text.startswith("# "), path.name
-        for block in blocks(f"docs/{path.name}"):
+        for block in blocks(path.relative_to(ROOT).as_posix()):
             text = text.replace(block.text, "")
         assert len(re.findall(r"^# ", text, re.M)) == 1, path.name
 

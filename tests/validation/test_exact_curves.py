@@ -76,7 +76,7 @@ def test_every_second_batch_size_says_the_same(rule: str) -> None:
 
 
 def test_the_page_says_what_is_said_here() -> None:
-    """docs/truth.md is not behind."""
+    """docs/findings/truth.md is not behind."""
     from validation.page import PAGE, blocks
 
     made = blocks(PAGE.read_text(encoding="utf-8"))

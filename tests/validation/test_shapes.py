@@ -1,4 +1,5 @@
-"""90 % intervals cover whatever the curve, level ends are seldom claimed falsely: docs/truth.md.
+"""90 % intervals cover whatever the curve, level ends are seldom claimed falsely, as
+docs/findings/truth.md says.
 
 The table's full counts are committed; here some cells are run again, so that they cannot go stale,
 and the demands are held to all of them.
