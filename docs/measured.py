@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -208,8 +207,8 @@ def findings(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     ):
         if names:
             yield f"**{label}**: {_names(names)}"
-    notes = (note for row in rows for note in row["notes"])
-    again = [float(match[1]) for note in notes if (match := _AGAIN.fullmatch(note))]
+    notes = (note.values.get("note", note) for row in rows for note in row["notes"])
+    again = [note.values["times"] for note in notes if note.code == "trained_again"]
     if again:
         yield (
             "**Repeats**: trained again with fresh seeds, the best configurations take "
@@ -223,9 +222,6 @@ _SAYS = {
     "min_steps": ("Steps at large batch sizes", "more", "fewer"),
     "min_examples": ("Steps at small batch sizes", "more", "fewer"),
 }
-_AGAIN = re.compile(
-    r".*trained again with fresh seeds.* takes (\S+) times its best trial's steps.*"
-)
 
 
 def _names(names: Sequence[str]) -> str:

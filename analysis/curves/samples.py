@@ -22,6 +22,7 @@ import pandas as pd
 from analysis.curves.estimators import MEDIAN
 from analysis.curves.groups import label
 from analysis.curves.runs import Rows, Runs, number
+from analysis.notes import Note
 from results.errors import ResultsError
 from results.searches import belongs, rows_of
 from results.storage.rows import by_age
@@ -37,6 +38,11 @@ class Sample:
 
     trials: pd.DataFrame
     left_out: Mapping[str, int]
+
+    def notes(self, studies: Sequence[str]) -> list[Note]:
+        """On the trials of ``studies`` that do not count."""
+        trials = sum(self.left_out.get(study, 0) for study in studies)
+        return [Note("other_searches", n=trials)] if trials else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,18 +147,6 @@ def _of_search(rows: pd.DataFrame, search: _PresentSearch, several: bool) -> pd.
     if several:
         changed["experiment"] = search.experiment
     return rows.assign(**changed) if changed else rows
-
-
-def note(left_out: Mapping[str, int], studies: Sequence[str]) -> str | None:
-    """A sentence on the trials of ``studies`` that do not count."""
-    trials = sum(left_out.get(study, 0) for study in studies)
-    if not trials:
-        return None
-    belong = "trial belongs" if trials == 1 else "trials belong"
-    return (
-        f"{trials:,} recorded {belong} to other searches of these studies (another space, method "
-        "or seed) and not to this sample: --search all counts them"
-    )
 
 
 Searches = dict[int, dict[str, list["Search"]]]
