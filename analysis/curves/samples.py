@@ -210,32 +210,23 @@ def searches(runs: Runs, rows: Rows, over: Sequence[str]) -> Searches:
     """Divide the ``rows`` of a curve: by batch size, by the training algorithms ``over`` that are
     minimized over, and by search."""
 
-    def text(value: Any) -> str | None:
-        return value if isinstance(value, str) else None
+    def texts(name: str) -> list[str]:
+        return [each if isinstance(each, str) else "" for each in runs.rows[name][rows]]
 
-    of = [text(study) for study in runs.rows["study"][rows]]
-    seeds = [number(seed) for seed in runs.rows["search_seed"][rows]]
+    seeds = pd.Series([number(seed) for seed in runs.rows["search_seed"][rows]], dtype=float)
     # Rows without a seed (of files that had no such column) belong to the least of their study's.
-    least: dict[str | None, float] = {}
-    for study, seed in zip(of, seeds, strict=True):
-        if seed is not None:
-            least[study] = min(seed, least.get(study, seed))
-    parts: dict[int, dict[str, dict[tuple[str, float], list[int]]]] = {}
-    for row, study, seed in zip(rows, of, seeds, strict=True):
-        algorithm = label({name: runs.rows[name][row] for name in over}, over)
-        key = (
-            text(runs.rows["search_id"][row]) or "",
-            least.get(study, 0.0) if seed is None else seed,
-        )
-        algorithms = parts.setdefault(int(runs.rows["batch_size"][row]), {})
-        algorithms.setdefault(algorithm, {}).setdefault(key, []).append(row)
-    return {
-        size: {
-            name: [Search.of(runs, np.array(each)) for _, each in sorted(by_key.items())]
-            for name, by_key in sorted(algorithms.items())
-        }
-        for size, algorithms in sorted(parts.items())
-    }
+    least = seeds.groupby(texts("study")).transform("min").fillna(0.0)
+    keys = [
+        runs.rows["batch_size"][rows].astype(np.int64),
+        [label({name: runs.rows[name][row] for name in over}, over) for row in rows],
+        texts("search_id"),
+        seeds.fillna(least).to_numpy(),
+    ]
+    parts: Searches = {}
+    for (size, algorithm, *_), each in pd.Series(rows).groupby(keys):
+        of_algorithm = parts.setdefault(int(size), {}).setdefault(algorithm, [])
+        of_algorithm.append(Search.of(runs, each.to_numpy()))
+    return parts
 
 
 def shared(parts: Searches) -> tuple[int, int]:
