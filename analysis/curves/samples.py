@@ -45,19 +45,6 @@ class Sample:
         return [Note("other_searches", n=trials)] if trials else []
 
 
-@dataclass(frozen=True, kw_only=True)
-class _PresentSearch:
-    """The present search of a study in one experiment; any null: not known."""
-
-    experiment: Any
-    id: Any
-    seed: Any
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return str(self.id), str(self.seed)
-
-
 def sample(
     trials: pd.DataFrame,
     studies: pd.DataFrame | None = None,
@@ -97,10 +84,12 @@ def sample(
         if not searches:
             parts.append(rows)
             continue
-        masks = [belongs(rows, each.id, None if every_seed else each.seed) for each in searches]
-        several = len({each.key for each in searches}) > 1
+        masks = [
+            belongs(rows, each.search_id, None if every_seed else each.search_seed)
+            for each in searches
+        ]
         parts += [
-            _of_search(rows[mask], each, several)
+            _of_search(rows[mask], each, several=len(searches) > 1)
             for mask, each in zip(masks, searches, strict=True)
         ]
         others = int((~np.any(masks, axis=0)).sum())
@@ -111,38 +100,34 @@ def sample(
     return Sample(trials=kept.iloc[order].reset_index(drop=True), left_out=left_out)
 
 
-def _present(
-    trials: pd.DataFrame, studies: pd.DataFrame | None
-) -> dict[str, tuple[_PresentSearch, ...]]:
-    """By study. Experiments that search it alike are one."""
-    present: dict[str, dict[tuple[str, str], _PresentSearch]] = {}
-
-    def add(rows: pd.DataFrame) -> None:
-        for study, experiment, search, seed in rows[_NAMES].itertuples(index=False):
-            each = _PresentSearch(experiment=experiment, id=search, seed=seed)
-            present.setdefault(str(study), {}).setdefault(each.key, each)
-
+def _present(trials: pd.DataFrame, studies: pd.DataFrame | None) -> dict[str, list[Any]]:
+    """By study its present searches, as tuples of ``_NAMES``, where any null is not known.
+    Experiments that search it alike are one."""
+    named = trials.iloc[:0]
     if studies is not None and {"search_id", "search_seed"} <= {*studies.columns}:
-        rows = studies[studies["search_id"].notna()]
-        add(rows.drop_duplicates(["experiment", "study"], keep="last"))
-    rest = trials[~trials["study"].astype(str).isin(present.keys())]
+        named = studies[studies["search_id"].notna()]
+        named = named.drop_duplicates(["experiment", "study"], keep="last")
+    rest = trials[~trials["study"].isin(named["study"])]
     search_rows = rest[rest["role"].ne("repeat")]
-    latest = by_age(search_rows if len(search_rows) else rest)
-    add(latest.drop_duplicates("study", keep="last"))
-    return {study: tuple(each.values()) for study, each in present.items()}
+    latest = by_age(search_rows if len(search_rows) else rest).drop_duplicates("study", keep="last")
+    rows = pd.concat([each[_NAMES].astype(object) for each in (named, latest)])
+    unlike = ~rows.astype(str).duplicated(["study", "search_id", "search_seed"])
+    by_study = rows[unlike].groupby("study", sort=False)
+    return {str(study): list(each.itertuples(index=False)) for study, each in by_study}
 
 
-def _of_search(rows: pd.DataFrame, search: _PresentSearch, several: bool) -> pd.DataFrame:
+def _of_search(rows: pd.DataFrame, search: Any, *, several: bool) -> pd.DataFrame:
     """``rows`` in the order of this search's table; where the study's searches are several, as
     trials of the experiment that searches so."""
     changed: dict[str, Any] = {}
-    further = rows["search_id"].ne(search.id) & rows["other_searches"].notna()
-    if isinstance(search.id, str) and further.any():
-        places = rows.loc[further, "other_searches"].map(lambda text: rows_of(text)[search.id])
+    further = rows["search_id"].ne(search.search_id) & rows["other_searches"].notna()
+    name = search.search_id
+    if isinstance(name, str) and further.any():
+        places = rows.loc[further, "other_searches"].map(lambda text: rows_of(text)[name])
         index = rows["index"].astype(object)
         index.loc[places.index] = places
-        changed |= {"index": pd.to_numeric(index), "search_id": search.id}
-    if isinstance(search.id, str):
+        changed |= {"index": pd.to_numeric(index), "search_id": name}
+    if isinstance(name, str):
         changed["other_searches"] = None
     if several:
         changed["experiment"] = search.experiment
@@ -223,7 +208,9 @@ def searches(runs: Runs, rows: Rows, over: Sequence[str]) -> Searches:
         seeds.fillna(least).to_numpy(),
     ]
     parts: Searches = {}
-    for (size, algorithm, *_), each in pd.Series(rows).groupby(keys):
+    key: Any
+    for key, each in pd.Series(rows).groupby(keys):
+        size, algorithm, *_ = key
         of_algorithm = parts.setdefault(int(size), {}).setdefault(algorithm, [])
         of_algorithm.append(Search.of(runs, each.to_numpy()))
     return parts
