@@ -136,7 +136,7 @@ def techniques(
         ``active``, the share of best trials in which that acted before the target was reached, and
         whether it is ``tested`` so; ``ratios`` of the quantities: ``value``, ``low`` and ``high``
         at ``level``, ``p`` of "the ratio is 1", ``p_corrected``; the ``correction`` and for how
-        many ratios (``compared``); a ``sentence``, ``notes``.
+        many ratios (``compared``); a ``sentence``, ``notes`` and their ``note_codes``.
     """
     query = _query(sources, options, under=answers.limits(under))
     return answers.techniques(query, correction=correction, quantities=quantities).to_dicts()

@@ -13,6 +13,7 @@ from analysis.figure_data import FigureData, Progress, Query
 from analysis.fit.interval import Interval
 from analysis.fit.knee_form import by_knee, check_form
 from analysis.fit.search_limits import search_effect
+from analysis.notes import codes
 from batchscale.output.errors import CommandError
 from results.errors import escaped
 from results.reader import Results
@@ -74,6 +75,8 @@ def regimes(
             answer["crossovers"] = []
         for row, _, pair in analysis.crossovers(data.curves, data.regimes):
             answers[row]["crossovers"].append(pair.to_dict())
+    for answer in answers:
+        answer["note_codes"] = codes(answer["notes"])
     return answers
 
 
@@ -151,7 +154,7 @@ def _fitted(query: Query, progress: Progress | None) -> FigureData:
 
 def _unfitted(curve: analysis.Curve, query: Query) -> dict[str, Any]:
     from analysis.fit.interval import QUANTITIES, SLOPES
-    from analysis.fit.regimes import defined, penalized, too_few
+    from analysis.fit.regimes import defined, fitted_notes, penalized
 
     unknown = {"value": None, "low": None, "high": None}
     return {
@@ -173,7 +176,7 @@ def _unfitted(curve: analysis.Curve, query: Query) -> dict[str, Any]:
         "best": None,
         **penalized(None, None),
         "rise": None,
-        "notes": [too_few(curve), *curve.notes],
+        "notes": [*fitted_notes(curve, None)],
     }
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -204,18 +203,13 @@ def others(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     ):
         if names:
             yield f"**{label}**: {_names(names)}"
-    notes = (note for row in rows for note in row["notes"])
-    again = [float(match[1]) for note in notes if (match := _AGAIN.fullmatch(note))]
+    notes = (note.values.get("note", note) for row in rows for note in row["notes"])
+    again = [note.values["times"] for note in notes if note.code == "trained_again"]
     if again:
         yield (
             "**Repeats**: trained again with fresh seeds, the best configurations take "
             f"{min(again):.2f} to {max(again):.2f} times their best trials' steps"
         )
-
-
-_AGAIN = re.compile(
-    r".*trained again with fresh seeds.* takes (\S+) times its best trial's steps.*"
-)
 
 
 def _names(names: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_VERBS = {
+VERBS = {
     "are": "is", "belong": "belongs", "were": "was", "have": "has", "do": "does", "lie": "lies",
     "train": "trains", "count": "counts", "lack": "lacks",
 }  # fmt: skip
@@ -15,7 +15,7 @@ def count(number: int, noun: str, verb: str = "") -> str:
 
     Args:
         noun: in the singular; the last word of it is inflected (``batch size``).
-        verb: in the plural, one of ``_VERBS``.
+        verb: in the plural, one of ``VERBS``.
     """
     text = f"{number:,} {noun if number == 1 else plural(noun)}"
     return f"{text} {agreeing(number, verb)}" if verb else text
@@ -23,7 +23,7 @@ def count(number: int, noun: str, verb: str = "") -> str:
 
 def agreeing(number: int, verb: str) -> str:
     """A verb, given in the plural, in agreement with a number: ``1 of 64 trials was``."""
-    return _VERBS[verb] if number == 1 else verb
+    return VERBS[verb] if number == 1 else verb
 
 
 def plural(noun: str) -> str:

@@ -72,7 +72,7 @@ def plurals(code: str, name: str) -> Iterator[tuple[int, str]]:
     """Lines of the file ``name``, and the text behind a number there."""
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            for part in re.findall(r"\{[^{}]*\}([^{}]*)", node.value):
+            for part in re.findall(r"\{[^{}.%]*\}([^{}]*)", node.value):
                 if _AFTER.match(part) and "{" in node.value and not _is_code(node.value):
                     yield node.lineno, part
         if not isinstance(node, ast.JoinedStr):
@@ -122,6 +122,7 @@ def _excepted(name: str, before: str) -> bool:
         ('f"{n:,} feasible trials"', True),
         ('f"{done} of {n} studies"', True),
         ('"best of {} trials".format(n)', True),
+        ('"takes {half:.1%} more steps".format(half=0.2)', False),
         ("f\"{count(n, 'trial')} left\"", False),
         ('f"{n:.1f} trials/s"', False),
         ('f"{number(rate)} steps/s"', False),  # a unit, which has no singular

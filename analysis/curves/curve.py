@@ -17,8 +17,9 @@ from analysis.curves.points import SEARCH_ROLES, Point, tabulate
 from analysis.curves.runs import Rows, Runs, number, parameters
 from analysis.curves.search_points import points
 from analysis.curves.thinned_evaluations import every_second
-from analysis.formatting import sizes, unit
-from results.counts import agreeing, count
+from analysis.formatting import unit
+from analysis.notes import Note, note_at
+from results.counts import count
 from results.errors import ResultsError
 from results.failures import failures
 from results.searches import current
@@ -56,7 +57,7 @@ class Curve:
     """The trials of its points."""
     evaluation_ratio: float | None = None
     example_unit: str = "example"
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     coarse: Curve | None = None
     """The same curve with every second evaluation dropped, where measurements are given."""
 
@@ -137,7 +138,7 @@ def curves(
     """
     if trials.empty:
         raise ResultsError("no trials to make a curve of", hint="see batchscale status")
-    wide, note = prepared(trials, by)
+    wide, of_code = prepared(trials, by)
     sample = samples.sample(wide.frame, studies, scope=search, estimator=estimator)
     wide = replace(wide, frame=sample.trials)
     if wide.frame.empty:
@@ -159,9 +160,8 @@ def curves(
         if thinned is not None:
             made = _with_coarse(made, replace(wide, frame=thinned), groups, estimator)
     made = [
-        replace(curve, notes=(*curve.notes, *filter(None, further)))
+        replace(curve, notes=(*curve.notes, *of_code, *sample.notes(curve.studies)))
         for curve in made
-        for further in [(note, samples.note(sample.left_out, curve.studies))]
     ]
     return baseline_first(made, baseline)
 
@@ -174,9 +174,9 @@ def baseline_first(curves: Sequence[Curve], baseline: str | None) -> list[Curve]
     """
     first = [] if baseline is None else [c for c in curves if is_baseline(c, baseline)]
     if baseline is not None and not first:
-        shown = "; ".join(curve.label for curve in curves[:_MOST_NAMED])
+        named = "; ".join(curve.label for curve in curves[:_MOST_NAMED])
         more = f"; {len(curves) - _MOST_NAMED:,} more" if len(curves) > _MOST_NAMED else ""
-        raise ResultsError(f"no curve is called {baseline!r}", hint=f"curves: {shown}{more}")
+        raise ResultsError(f"no curve is called {baseline!r}", hint=f"curves: {named}{more}")
     return first + [curve for curve in curves if curve not in first]
 
 
@@ -187,15 +187,15 @@ def is_baseline(curve: Curve, baseline: str) -> bool:
 
 def prepared(
     trials: pd.DataFrame, by: Sequence[str] | None, *, apart: Sequence[str] = ()
-) -> tuple[Wide, str | None]:
+) -> tuple[Wide, list[Note]]:
     """``trials`` with every column that is read, those of each workload's newest code alone, and a
     note if others are left out. A trial has a row for each value of the columns ``apart``.
 
     Trials of an earlier version of the code are not comparable; ``by`` may separate the versions. A
     trial without a role is a search's; without an index the order is that of the rows.
     """
-    wide, note = widen(trials, apart=apart), None
-    trials = wide.frame
+    wide = widen(trials, apart=apart)
+    trials, notes = wide.frame, []
     for name in {*(by or ())} - {*trials.columns}:
         values = [parameters(text).get(name) for text in trials["metaparameters"]]
         if any(value is not None for value in values):
@@ -210,18 +210,14 @@ def prepared(
             earlier = latest < latest.groupby(keys, sort=False, dropna=False).transform("max")
             newest = newest[~earlier]
         if left_out := len(trials) - len(newest):
-            are = agreeing(left_out, "are")
-            note = (
-                f"{count(left_out, 'trial')} of an earlier version of the workload's code {are} "
-                "left out"
-            )
+            notes.append(Note("earlier_code", n=left_out))
             trials = trials.loc[newest.index].reset_index(drop=True)
     index = pd.to_numeric(trials["index"]).astype(float)
     trials = trials.assign(
         role=trials["role"].where(trials["role"].notna(), "search"),
         index=index.fillna(pd.Series(np.arange(len(trials), dtype=float), trials.index)),
     )
-    return replace(wide, frame=trials), note
+    return replace(wide, frame=trials), notes
 
 
 def _with_coarse(
@@ -266,7 +262,8 @@ def _curve(
     tested = [point for point in made.points if point.ran]
     by_size, notes, dimensions, scaled = tested or made.points, made.notes, None, None
     failed = rows[runs.rows["stop_reason"][rows] == "error"]
-    notes += failures(pd.DataFrame({name: runs.rows[name][failed] for name in _FAILED}))
+    errors = failures(pd.DataFrame({name: runs.rows[name][failed] for name in _FAILED}))
+    notes += [Note("failed", text=text) for text in errors]
     names = dict.fromkeys(study for study in runs.rows["study"][rows] if isinstance(study, str))
     if studies is not None:
         study_rows = studies[studies["study"].isin(names)]
@@ -282,13 +279,13 @@ def _curve(
         scaled = max((edges.scaled_dimensions(space) for space in spaces.values()), default=None)
         notes += edges.notes((point.batch_size, point.edges) for point in by_size)
         if "notes" in study_rows:
-            texts = study_rows["notes"].dropna().unique()
-            notes += dict.fromkeys(note for text in texts for note in json.loads(text))
+            lists = map(json.loads, study_rows["notes"].dropna().unique())
+            texts = dict.fromkeys(text for each in lists for text in each)
+            notes += [Note("recorded", text=text) for text in texts]
         ran = {point.batch_size for point in by_size} | {*runs.rows["batch_size"][failed]}
         goal = target(runs.rows, rows)
         waiting = _planned(group, studies, goal, {*runs.rows["study"]}) - ran
-        if waiting:
-            notes.append(f"not run yet: {sizes(sorted(waiting))}")
+        notes += note_at("not_run", sorted(waiting))
     example_unit = unit(runs.rows["example_unit"][rows])
     notes += runs.undecided_notes(rows) + _transferred(runs, search)
     notes += _gradients(runs, rows, example_unit) + _censored(by_size)
@@ -347,18 +344,14 @@ def _last_target(text: Any) -> Target | None:
     return Target.parse(named[-1]) if named else None
 
 
-def _transferred(runs: Runs, rows: Rows) -> list[str]:
+def _transferred(runs: Runs, rows: Rows) -> list[Note]:
     """A note where a rule gives the learning rate: its studies have a best trial of their own."""
     rules = runs.rows["rule"][rows] if "rule" in runs.rows else ()
-    if not any(isinstance(rule, str) and rule.startswith("learning_rate ") for rule in rules):
-        return []
-    return [
-        "a rule gives the learning rate: each point is the best trial of its own study, which may "
-        "not be the point that is best at the base"
-    ]
+    given = any(isinstance(rule, str) and rule.startswith("learning_rate ") for rule in rules)
+    return [Note("rule")] if given else []
 
 
-def _gradients(runs: Runs, rows: Rows, example_unit: str) -> list[str]:
+def _gradients(runs: Runs, rows: Rows, example_unit: str) -> list[Note]:
     """A note where steps take several gradients: examples are B·S, whatever is computed of them."""
     column = pd.Series(runs.rows["gradients_per_step"][rows], dtype=float).fillna(1)
     counts = {*map(int, column.unique())}
@@ -366,30 +359,14 @@ def _gradients(runs: Runs, rows: Rows, example_unit: str) -> list[str]:
     if most == 1:
         return []
     which = "each step takes" if counts == {most} else "steps of some of its trials take"
-    return [
-        f"{which} {most} gradients of the batch: E counts each {example_unit} drawn once, and the "
-        f"compute is {most} times that of a gradient a step"
-    ]
+    return [Note("gradients", steps=which, n=most, unit=example_unit)]
 
 
-def _censored(points: Sequence[Point]) -> list[str]:
+def _censored(points: Sequence[Point]) -> list[Note]:
     """Notes on batch sizes where nothing reached the target, or all did before the first step."""
-    notes = []
     missed = [point for point in points if point.censored and point.minimum is None]
-    hidden = [point.batch_size for point in missed if not point.exact]
-    if hidden:
-        notes.append(
-            f"the best is not known at {sizes(hidden)}: these trials were dominated by others"
-        )
-    censored = [point.batch_size for point in missed if point.exact]
-    if censored:
-        notes.append(f"nothing reached the target at {sizes(censored)}")
-    untrained = [
-        point.batch_size for point in points if point.steps is not None and not point.steps
+    return [
+        *note_at("dominated", [point.batch_size for point in missed if not point.exact]),
+        *note_at("censored", [point.batch_size for point in missed if point.exact]),
+        *note_at("met_at_start", [point.batch_size for point in points if point.steps == 0]),
     ]
-    if untrained:
-        notes.append(
-            f"the target was met before the first step at {sizes(untrained)}: there is no scaling "
-            "of that; take a harder target"
-        )
-    return notes

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from analysis.curves.runs import Rows, Runs, number, parameters
-from analysis.formatting import sizes
+from analysis.notes import Note
 from results.batch_phases import BatchPhases
 from results.storage.rows import by_age
 from results.storage.values import mapping
@@ -148,21 +148,16 @@ def of_best(
     return tuple(edge(space, best, near, budget_steps=budget))
 
 
-def notes(edges: Iterable[tuple[int, Sequence[Edge]]]) -> list[str]:
-    """A sentence for each end of a dimension on which an optimum sits, or a near-best trial, from
+def notes(edges: Iterable[tuple[int, Sequence[Edge]]]) -> list[Note]:
+    """One for each end of a dimension on which an optimum sits, or a near-best trial, from
     each batch size and its edges."""
     places: dict[tuple[str, str], list[int]] = {}
     for batch_size, sides in edges:
         for side in sides:
-            places.setdefault((side.verdict, str(side)), []).append(batch_size)
-    sentences = {
-        "edge": "the optimum sits on the edge of its search space",
-        "near": "near-best trials sit on the edge of their search space",
-    }
-    return [
-        f"{sentences[verdict]}, {where}, at {sizes(batch_sizes)}"
-        for (verdict, where), batch_sizes in sorted(places.items(), key=lambda item: item[0][0])
-    ]
+            code = "edge" if side.verdict == "edge" else "near_edge"
+            places.setdefault((code, str(side)), []).append(batch_size)
+    in_order = sorted(places.items(), key=lambda item: item[0][0])
+    return [Note(code, end=end, at=batch_sizes) for (code, end), batch_sizes in in_order]
 
 
 def _place(

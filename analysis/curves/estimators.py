@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.curves.runs import Rows, Runs
-from results.counts import agreeing, count
+from analysis.notes import Note
+from results.counts import count
 from results.errors import ResultsError
 
 Array = NDArray[np.float64]
@@ -330,8 +331,8 @@ def budget(sample: OrderStatistics) -> Budget | None:
     )
 
 
-def budget_note(budgets: Sequence[tuple[int, Budget]]) -> str | None:
-    """Whether N was enough, in a sentence: of each batch size its budget check.
+def budget_note(budgets: Sequence[tuple[int, Budget]]) -> Note | None:
+    """Whether N was enough, from the budget check of each batch size.
 
     N was enough if half of the trials would have cost at most ``ENOUGH`` more steps, by the
     geometric mean over the batch sizes (one alone is as noisy as its best trial). Given only where
@@ -341,16 +342,11 @@ def budget_note(budgets: Sequence[tuple[int, Budget]]) -> str | None:
         return None
     half_ratios = [(each.half_ratio, size) for size, each in budgets]
     ratios = [(ratio, size) for ratio, size in half_ratios if ratio is not None]
-    least, most = min(b.first for _, b in budgets), max(b.first for _, b in budgets)
-    trials = (f"{least} to " if least < most else "") + count(most, "trial")
+    trials = min(b.first for _, b in budgets), max(b.first for _, b in budgets)
     if 2 * len(ratios) <= len(budgets):
         exact = sorted(each.known for _, each in budgets)[len(budgets) // 2]
-        return (
-            f"whether {trials} {agreeing(most, 'were')} enough is not known: only {exact} of the "
-            f"best {agreeing(exact, 'are')} known, too few to judge half as many"
-        )
+        return Note("trials_unknown", n=trials, known=exact)
     mean = exp(sum(log(ratio) for ratio, _ in ratios) / len(ratios)) - 1
     worst, where = max(ratios)
-    verdict = "were enough" if mean <= ENOUGH else "may be too few"
-    range_ = f" (at most {worst - 1:.0%}, at batch size {where})" if len(ratios) > 1 else ""
-    return f"{trials} {verdict}: the best of half as many takes {mean:.1%} more steps{range_}"
+    most = f" (at most {worst - 1:.0%}, at batch size {where})" if len(ratios) > 1 else ""
+    return Note("enough_trials" if mean <= ENOUGH else "few_trials", n=trials, half=mean, most=most)

@@ -27,7 +27,7 @@ from analysis.curves.runs import number
 from analysis.curves.samples import sample
 from analysis.curves.units import EXAMPLES, TOKENS, tokens_of
 from analysis.formatting import unit
-from results.counts import agreeing, count
+from analysis.notes import Note
 from results.errors import ResultsError
 from results.targets.evaluations import Evaluations
 from results.targets.target import Target
@@ -82,7 +82,7 @@ class FinalLosses:
     tokens_per_example: float | None = None
     """None where it is not recorded, or not one number."""
     studies: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @property
     def budgets(self) -> list[float]:
@@ -124,7 +124,7 @@ def final_losses(
     if trials.empty:
         raise ResultsError("no trials to read final losses of", hint="see batchscale status")
     # Sources that trained one trial to several budgets have a row of it each.
-    wide, note = prepared(trials, by, apart=() if under else ("steps_run",))
+    wide, notes = prepared(trials, by, apart=() if under else ("steps_run",))
     frame = wide.frame.assign(
         target_metric=goal.metric, target_value=goal.value, lower_is_better=goal.lower_is_better
     )
@@ -151,20 +151,12 @@ def final_losses(
     whole = frame["examples_run"].to_numpy(dtype=float, na_value=np.nan)
     size = frame["batch_size"].to_numpy(dtype=float)
     examples = np.where((run == last) & (whole > 0), whole, last * size)
-    notes = [] if note is None else [note]
     if left_out := int((~counted).sum()):
-        runs = f"{left_out} of {count(len(frame), 'run')}"
-        notes.append(f"{runs} {agreeing(left_out, 'have')} no final value: left out")
+        notes.append(Note("no_final", n=left_out, of=len(frame)))
     if stopped := int((~ended & frame["stop_reason"].eq("target").to_numpy(dtype=bool)).sum()):
-        notes.append(
-            f"{count(stopped, 'run')} ended at a target, and may have been the best: least losses "
-            "of the others can be too high (stop_at_target: false trains all to the budget)"
-        )
+        notes.append(Note("ended_at_target", n=stopped))
     if frame.loc[counted, "trial"].duplicated().any():
-        notes.append(
-            "one run gives the losses of several budgets, whose errors are not independent: error "
-            "bars of single points may be too short"
-        )
+        notes.append(Note("shared_runs"))
     return [
         _of_group(frame, rows, examples, value, group, text, goal, tuple(notes))
         for (group, rows), text in zip(parts, texts, strict=True)
@@ -269,7 +261,7 @@ def _of_group(
     group: dict[str, Any],
     text: str,
     goal: Target,
-    notes: tuple[str, ...],
+    notes: tuple[Note, ...],
 ) -> FinalLosses:
     # The repeats of a search's best trial are selected runs: they are not minimized over.
     role = frame["role"].to_numpy(object)[rows]
@@ -301,6 +293,7 @@ def _of_group(
                 edge=len(rates) > 2 and rate is not None and rate in (min(rates), max(rates)),
             )
         )
+    edges = sum(point.edge for point in points)
     tokens = frame.loc[rows, "tokens_per_example"].dropna().unique()
     return FinalLosses(
         group=group,
@@ -311,7 +304,7 @@ def _of_group(
         example_unit=unit(frame["example_unit"].to_numpy(object)[rows]),
         tokens_per_example=float(tokens[0]) if len(tokens) == 1 and tokens[0] > 0 else None,
         studies=tuple(dict.fromkeys(s for s in frame.loc[rows, "study"] if isinstance(s, str))),
-        notes=(*notes, *_edges(points)),
+        notes=(*notes, *([Note("rate_edge", n=edges)] if edges else [])),
     )
 
 
@@ -325,13 +318,3 @@ def _budgets(examples: Numbers) -> Numbers:
             budgets[order[start:end]] = np.median(examples[order[start:end]])
             start = end
     return budgets
-
-
-def _edges(points: Sequence[FinalLoss]) -> list[str]:
-    edges = [point for point in points if point.edge]
-    if not edges:
-        return []
-    return [
-        "the best learning rate is the least or the largest that was tried at "
-        f"{count(len(edges), 'pair')} of batch size and budget: a loss there may be too high"
-    ]

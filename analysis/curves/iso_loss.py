@@ -21,7 +21,8 @@ from analysis.curves.curve import Curve
 from analysis.curves.final_losses import FinalLoss, FinalLosses, Numbers
 from analysis.curves.points import Point
 from analysis.curves.runs import LEVEL
-from analysis.formatting import short, sizes
+from analysis.formatting import short
+from analysis.notes import Note, note_at
 from results.errors import ResultsError
 from results.targets.target import Target
 
@@ -76,20 +77,15 @@ def _curve(final: FinalLosses, target: Target) -> Curve:
             before.append(size)
             continue
         points.append(_point(size, losses, x, y, goal, deviation, residuals))
-    low, high = final.budgets[0], final.budgets[-1]
+    low, high = map(short, (final.budgets[0], final.budgets[-1]))
     notes = [
-        f"steps at equal loss, interpolated between {len(final.budgets)} budgets of "
-        f"{short(low)} to {short(high)} {final.example_unit}s",
+        Note("equal_loss", n=len(final.budgets), low=low, high=high, unit=final.example_unit),
         *final.notes,
+        *note_at("smallest_budget", before),
+        *note_at("one_budget", single),
+        *note_at("no_budget", [point.batch_size for point in points if point.steps is None]),
+        *([] if residuals else [Note("few_budgets")]),
     ]
-    if before:
-        notes.append(f"the smallest budget reached the target at {sizes(before)}: left out")
-    if single:
-        notes.append(f"there is one budget alone at {sizes(single)}: left out")
-    if missed := [point.batch_size for point in points if point.steps is None]:
-        notes.append(f"no budget reached the target at {sizes(missed)}")
-    if not residuals:
-        notes.append("fewer than four budgets at each batch size: the points have no error bars")
     return Curve(
         group=final.group,
         label=final.label,

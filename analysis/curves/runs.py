@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from results.counts import agreeing, count
+from analysis.notes import Note
 from results.storage.values import mapping
 
 Rows = NDArray[np.intp]
@@ -133,21 +133,13 @@ class Runs:
         ran = self.steps_run[stopped]
         return min(last_exact(self.steps[rows], keep), float(np.nanmin(ran, initial=np.inf)))
 
-    def undecided_notes(self, rows: Rows) -> list[str]:
+    def undecided_notes(self, rows: Rows) -> list[Note]:
         """Notes on evaluations of the trials ``rows`` that ended early, once a miss of the targets
         that were asked for then was certain, and leave this target open."""
         rows = rows[self.undecided[rows] > 0]
         hit = int(np.isfinite(self.steps[rows]).sum())
-        missed = len(rows) - hit
-        wider = (
-            f"{count(hit, 'trial', 'have')} a wider bracket: evaluations that ended early leave "
-            "open whether they had passed this target"
-        )
-        counted = (
-            f"{count(missed, 'trial')} may have passed this target at an evaluation that ended "
-            f"early, and {agreeing(missed, 'count')} as not having reached it"
-        )
-        return [wider] * (hit > 0) + [counted] * (missed > 0)
+        counts = {"wider_bracket": hit, "undecided": len(rows) - hit}
+        return [Note(code, n=n) for code, n in counts.items() if n]
 
     def outcomes(self, rows: Rows) -> tuple[TrialOutcome, ...]:
         """The outcomes of those of the trials ``rows`` that ended, in their order."""

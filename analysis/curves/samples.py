@@ -22,6 +22,7 @@ import pandas as pd
 from analysis.curves.estimators import MEDIAN
 from analysis.curves.groups import label
 from analysis.curves.runs import Rows, Runs, number
+from analysis.notes import Note
 from results.errors import ResultsError
 from results.searches import belongs, rows_of
 from results.storage.rows import by_age
@@ -38,18 +39,10 @@ class Sample:
     trials: pd.DataFrame
     left_out: Mapping[str, int]
 
-
-@dataclass(frozen=True, kw_only=True)
-class _PresentSearch:
-    """The present search of a study in one experiment; any null: not known."""
-
-    experiment: Any
-    id: Any
-    seed: Any
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return str(self.id), str(self.seed)
+    def notes(self, studies: Sequence[str]) -> list[Note]:
+        """On the trials of ``studies`` that do not count."""
+        trials = sum(self.left_out.get(study, 0) for study in studies)
+        return [Note("other_searches", n=trials)] if trials else []
 
 
 def sample(
@@ -91,10 +84,12 @@ def sample(
         if not searches:
             parts.append(rows)
             continue
-        masks = [belongs(rows, each.id, None if every_seed else each.seed) for each in searches]
-        several = len({each.key for each in searches}) > 1
+        masks = [
+            belongs(rows, each.search_id, None if every_seed else each.search_seed)
+            for each in searches
+        ]
         parts += [
-            _of_search(rows[mask], each, several)
+            _of_search(rows[mask], each, several=len(searches) > 1)
             for mask, each in zip(masks, searches, strict=True)
         ]
         others = int((~np.any(masks, axis=0)).sum())
@@ -105,54 +100,38 @@ def sample(
     return Sample(trials=kept.iloc[order].reset_index(drop=True), left_out=left_out)
 
 
-def _present(
-    trials: pd.DataFrame, studies: pd.DataFrame | None
-) -> dict[str, tuple[_PresentSearch, ...]]:
-    """By study. Experiments that search it alike are one."""
-    present: dict[str, dict[tuple[str, str], _PresentSearch]] = {}
-
-    def add(rows: pd.DataFrame) -> None:
-        for study, experiment, search, seed in rows[_NAMES].itertuples(index=False):
-            each = _PresentSearch(experiment=experiment, id=search, seed=seed)
-            present.setdefault(str(study), {}).setdefault(each.key, each)
-
+def _present(trials: pd.DataFrame, studies: pd.DataFrame | None) -> dict[str, list[Any]]:
+    """By study its present searches, as tuples of ``_NAMES``, where any null is not known.
+    Experiments that search it alike are one."""
+    named = trials.iloc[:0]
     if studies is not None and {"search_id", "search_seed"} <= {*studies.columns}:
-        rows = studies[studies["search_id"].notna()]
-        add(rows.drop_duplicates(["experiment", "study"], keep="last"))
-    rest = trials[~trials["study"].astype(str).isin(present.keys())]
+        named = studies[studies["search_id"].notna()]
+        named = named.drop_duplicates(["experiment", "study"], keep="last")
+    rest = trials[~trials["study"].isin(named["study"])]
     search_rows = rest[rest["role"].ne("repeat")]
-    latest = by_age(search_rows if len(search_rows) else rest)
-    add(latest.drop_duplicates("study", keep="last"))
-    return {study: tuple(each.values()) for study, each in present.items()}
+    latest = by_age(search_rows if len(search_rows) else rest).drop_duplicates("study", keep="last")
+    rows = pd.concat([each[_NAMES].astype(object) for each in (named, latest)])
+    unlike = ~rows.astype(str).duplicated(["study", "search_id", "search_seed"])
+    by_study = rows[unlike].groupby("study", sort=False)
+    return {str(study): list(each.itertuples(index=False)) for study, each in by_study}
 
 
-def _of_search(rows: pd.DataFrame, search: _PresentSearch, several: bool) -> pd.DataFrame:
+def _of_search(rows: pd.DataFrame, search: Any, *, several: bool) -> pd.DataFrame:
     """``rows`` in the order of this search's table; where the study's searches are several, as
     trials of the experiment that searches so."""
     changed: dict[str, Any] = {}
-    further = rows["search_id"].ne(search.id) & rows["other_searches"].notna()
-    if isinstance(search.id, str) and further.any():
-        places = rows.loc[further, "other_searches"].map(lambda text: rows_of(text)[search.id])
+    further = rows["search_id"].ne(search.search_id) & rows["other_searches"].notna()
+    name = search.search_id
+    if isinstance(name, str) and further.any():
+        places = rows.loc[further, "other_searches"].map(lambda text: rows_of(text)[name])
         index = rows["index"].astype(object)
         index.loc[places.index] = places
-        changed |= {"index": pd.to_numeric(index), "search_id": search.id}
-    if isinstance(search.id, str):
+        changed |= {"index": pd.to_numeric(index), "search_id": name}
+    if isinstance(name, str):
         changed["other_searches"] = None
     if several:
         changed["experiment"] = search.experiment
     return rows.assign(**changed) if changed else rows
-
-
-def note(left_out: Mapping[str, int], studies: Sequence[str]) -> str | None:
-    """A sentence on the trials of ``studies`` that do not count."""
-    trials = sum(left_out.get(study, 0) for study in studies)
-    if not trials:
-        return None
-    belong = "trial belongs" if trials == 1 else "trials belong"
-    return (
-        f"{trials:,} recorded {belong} to other searches of these studies (another space, method "
-        "or seed) and not to this sample: --search all counts them"
-    )
 
 
 Searches = dict[int, dict[str, list["Search"]]]
@@ -216,32 +195,25 @@ def searches(runs: Runs, rows: Rows, over: Sequence[str]) -> Searches:
     """Divide the ``rows`` of a curve: by batch size, by the training algorithms ``over`` that are
     minimized over, and by search."""
 
-    def text(value: Any) -> str | None:
-        return value if isinstance(value, str) else None
+    def texts(name: str) -> list[str]:
+        return [each if isinstance(each, str) else "" for each in runs.rows[name][rows]]
 
-    of = [text(study) for study in runs.rows["study"][rows]]
-    seeds = [number(seed) for seed in runs.rows["search_seed"][rows]]
+    seeds = pd.Series([number(seed) for seed in runs.rows["search_seed"][rows]], dtype=float)
     # Rows without a seed (of files that had no such column) belong to the least of their study's.
-    least: dict[str | None, float] = {}
-    for study, seed in zip(of, seeds, strict=True):
-        if seed is not None:
-            least[study] = min(seed, least.get(study, seed))
-    parts: dict[int, dict[str, dict[tuple[str, float], list[int]]]] = {}
-    for row, study, seed in zip(rows, of, seeds, strict=True):
-        algorithm = label({name: runs.rows[name][row] for name in over}, over)
-        key = (
-            text(runs.rows["search_id"][row]) or "",
-            least.get(study, 0.0) if seed is None else seed,
-        )
-        algorithms = parts.setdefault(int(runs.rows["batch_size"][row]), {})
-        algorithms.setdefault(algorithm, {}).setdefault(key, []).append(row)
-    return {
-        size: {
-            name: [Search.of(runs, np.array(each)) for _, each in sorted(by_key.items())]
-            for name, by_key in sorted(algorithms.items())
-        }
-        for size, algorithms in sorted(parts.items())
-    }
+    least = seeds.groupby(texts("study")).transform("min").fillna(0.0)
+    keys = [
+        runs.rows["batch_size"][rows].astype(np.int64),
+        [label({name: runs.rows[name][row] for name in over}, over) for row in rows],
+        texts("search_id"),
+        seeds.fillna(least).to_numpy(),
+    ]
+    parts: Searches = {}
+    key: Any
+    for key, each in pd.Series(rows).groupby(keys):
+        size, algorithm, *_ = key
+        of_algorithm = parts.setdefault(int(size), {}).setdefault(algorithm, [])
+        of_algorithm.append(Search.of(runs, each.to_numpy()))
+    return parts
 
 
 def shared(parts: Searches) -> tuple[int, int]:

@@ -19,8 +19,8 @@ from analysis.curves.estimators import (
 from analysis.curves.points import Point, of_runs, of_searches, pooled
 from analysis.curves.runs import Repeats, Rows, Runs, parameters, repeats_of_best
 from analysis.curves.samples import Searches, largest, searches, shared
-from analysis.formatting import sizes
-from results.counts import agreeing, count
+from analysis.notes import Note, note_at
+from results.counts import count
 from results.errors import nearest
 from results.user_tables.trials import TABLE
 
@@ -39,7 +39,7 @@ class CurvePoints:
     estimator: str
     withheld: str | None
     """Why the trials are not drawn alike; None where they are."""
-    notes: list[str]
+    notes: list[Note]
 
 
 def points(
@@ -55,12 +55,12 @@ def points(
     Raises:
         EstimatorError: no such estimator, or the trials do not carry it.
     """
-    notes: list[str] = []
+    notes: list[Note] = []
     estimator = _estimator(runs, search, requested, notes)
     withheld = _withheld(runs, search)
     if not len(search):
         if requested is not None:
-            notes.append(f"every run is a point of its own: {requested} needs a search")
+            notes.append(Note("runs", estimator=requested))
         tested = runs.rows["batch_size"][repeats].astype(np.int64)
         of_repeats = [
             of_runs(runs, int(size), repeats[tested == size]) for size in np.unique(tested)
@@ -100,14 +100,11 @@ def points(
     notes = [*dict.fromkeys(notes), *_replicate_notes(every)]
     notes += _point_notes(every)
     if withheld is not None:
-        notes.append(
-            f"point error bars and the budget check are withheld: {withheld}; the regimes' "
-            "intervals rest on the scatter of the batch sizes about the curve, and stand"
-        )
+        notes.append(Note("withheld", why=withheld))
     elif estimator == MINIMUM:
         budgets = [(point.batch_size, point.budget) for point in every if point.budget]
-        text = budget_note([(size, each) for size, each in budgets if each.trials >= _FEW])
-        notes += [text] if text else []
+        note = budget_note([(size, each) for size, each in budgets if each.trials >= _FEW])
+        notes += [note] if note else []
     if len(repeats):
         notes += _repeat_notes([point for each in made.values() for point in each], repeats, others)
     largest_n = max((point.trials - point.enlarged for point in every), default=0)
@@ -120,13 +117,12 @@ def points(
     )
 
 
-def _estimator(runs: Runs, rows: Rows, requested: str | None, notes: list[str]) -> str:
+def _estimator(runs: Runs, rows: Rows, requested: str | None, notes: list[Note]) -> str:
     """The estimator of a batch size: the requested one, else the one that all trials name, else the
     minimum."""
     named = sorted({name for name in runs.rows["estimator"][rows] if isinstance(name, str)})
     if requested is None and len(named) > 1:
-        several = " and ".join(named)
-        notes.append(f"the trials name several estimators, {several}: this is the minimum")
+        notes.append(Note("estimators", names=" and ".join(named)))
     estimator = named[0] if len(named) == 1 else MINIMUM
     if requested is not None:
         estimator = requested
@@ -148,7 +144,7 @@ def _withheld(runs: Runs, rows: Rows) -> str | None:
     return "the trials were chosen by hand, not drawn (points)" if "points" in methods else None
 
 
-def _settings(runs: Runs, rows: Rows) -> list[str]:
+def _settings(runs: Runs, rows: Rows) -> list[Note]:
     """A note on the settings of a user's table that are minimized over."""
     if TABLE not in runs.rows["search"][rows]:
         return []
@@ -159,10 +155,7 @@ def _settings(runs: Runs, rows: Rows) -> list[str]:
     if not several:
         return []
     each = " and ".join(f"{name} ({count(n, 'value')})" for name, n in several.items())
-    return [
-        f"each point is the best of the runs over {each}: --by {next(iter(several))} makes a curve "
-        "of each value"
-    ]
+    return [Note("settings", names=each, by=next(iter(several)))]
 
 
 def _by_replicate(runs: Runs, rows: Rows, over: Sequence[str]) -> dict[float, Searches]:
@@ -190,23 +183,20 @@ def _with_repeats(
     return with_repeats, others
 
 
-def _repeat_notes(points: Sequence[Point], rows: Rows, others: int) -> list[str]:
+def _repeat_notes(points: Sequence[Point], rows: Rows, others: int) -> list[Note]:
     """Notes on the repeated runs ``rows``, of which ``others`` are not of a best configuration."""
-    notes = [f"{len(rows)} repeated runs are not part of the minima"]
-    text = repeats_note(
+    again = repeats_note(
         [
             (point.minimum, point.repeats)
             for point in points
             if point.minimum is not None and point.repeats is not None
         ]
     )
-    notes += [text] if text else []
-    if others:
-        notes.append(f"{others} of the repeated runs are of other configurations than the best")
-    return notes
+    notes = [Note("repeats", n=len(rows)), *([again] if again else [])]
+    return notes + [Note("repeats_of_others", n=others)] * (others > 0)
 
 
-def _replicate_notes(points: Sequence[Point]) -> list[str]:
+def _replicate_notes(points: Sequence[Point]) -> list[Note]:
     """Notes on searches that a design repeats."""
     most = max((len(point.replicates) for point in points), default=0)
     if most < 2:
@@ -220,46 +210,37 @@ def _replicate_notes(points: Sequence[Point]) -> list[str]:
     if known:
         freedom = sum(degrees for _, degrees in known)
         deviation = math.sqrt(sum(each * degrees for each, degrees in known) / freedom)
-        notes.append(
-            f"each study was searched {most} times with seeds of its own: points are geometric "
-            f"means, and single searches scatter by {math.expm1(deviation):.0%} about them"
-        )
+        notes.append(Note("replicates", n=most, scatter=math.expm1(deviation)))
     missed = [point.batch_size for point in points if point.replicates and point.censored]
-    if missed:
-        notes.append(f"not all searches reached the target at {sizes(missed)}: no mean is known")
-    return notes
+    return notes + note_at("replicate_missed", missed)
 
 
-def repeats_note(pairs: Sequence[tuple[float, Repeats]]) -> str | None:
-    """A sentence on the luck in the minima: each search's least steps against its repeats."""
+def repeats_note(pairs: Sequence[tuple[float, Repeats]]) -> Note | None:
+    """On the luck in the minima: each search's least steps against its repeats."""
     ratios = [each.median / least for least, each in pairs if each.median is not None]
     if not ratios:
         return None
-    usual = float(np.median(ratios))
     spread = f"the median of {count(len(ratios), 'search')}, {min(ratios):.2f} to {max(ratios):.2f}"
     missed = len(pairs) - len(ratios)
-    return (
-        f"trained again with fresh seeds, the best configuration takes {usual:.2f} times its "
-        f"best trial's steps{f' ({spread})' if len(ratios) > 1 else ''}"
-        + (f"; at {missed} it mostly misses the target" if missed else "")
+    return Note(
+        "trained_again",
+        times=float(np.median(ratios)),
+        spread=f" ({spread})" if len(ratios) > 1 else "",
+        missed=f"; at {missed} it mostly misses the target" if missed else "",
     )
 
 
-def _search_notes(parts: Searches, used: Searches, many: int, n: int, estimator: str) -> list[str]:
+def _search_notes(parts: Searches, used: Searches, many: int, n: int, estimator: str) -> list[Note]:
     """Notes on studies that were searched more than once, and on searches of unequal length."""
     notes = []
     if many > 1:
         what = "the median of their minima" if estimator == MEDIAN else "that of all their trials"
-        notes.append(
-            f"each study was searched {count(many, 'time')}, with "
-            f"{count(n, 'feasible trial')} each: each point is {what}"
-        )
+        notes.append(Note("searched", times=many, n=n, point=what))
     elif estimator == MEDIAN:
-        notes.append("each study was searched once: the median of the searches is its minimum")
+        notes.append(Note("searched_once"))
     left_out = sum(max(0, len(each) - many) for by in parts.values() for each in by.values())
     if left_out:
-        which = count(left_out, "search")
-        notes.append(f"{which} with too few trials to count at all batch sizes: left out")
+        notes.append(Note("short_searches", n=left_out))
     available = {
         size: [search.available for each in algorithms.values() for search in each]
         for size, algorithms in used.items()
@@ -267,14 +248,11 @@ def _search_notes(parts: Searches, used: Searches, many: int, n: int, estimator:
     most = max((trials for each in available.values() for trials in each), default=0)
     if most > n:
         few = [size for size, each in available.items() if n in each]
-        notes.append(
-            f"each point is the best of the first {count(n, 'feasible trial')}: "
-            f"{sizes(few)} {agreeing(len(few), 'have')} no more, others up to {most}"
-        )
+        notes.append(Note("first_trials", n=n, at=few, most=most))
     return notes
 
 
-def _minimized(over: Sequence[str], used: Searches, n: int) -> list[str]:
+def _minimized(over: Sequence[str], used: Searches, n: int) -> list[Note]:
     """Notes on the training algorithms that are minimized over, with the trials of each."""
     algorithms = dict.fromkeys(name for each in used.values() for name in each)
     trials: Mapping[str, int] = {
@@ -284,39 +262,23 @@ def _minimized(over: Sequence[str], used: Searches, n: int) -> list[str]:
         for name in algorithms
     }
     each_n = ", ".join(f"{name or 'none'} (N = {trials[name]})" for name in algorithms)
-    notes = [f"minimized over {' and '.join(over)}: {each_n}"]
     lacking = [size for size, each in used.items() if len(each) < len(algorithms)]
-    if lacking:
-        notes.append(f"fewer training algorithms ran at {sizes(lacking)}")
-    return notes
+    return [
+        Note("minimized", names=" and ".join(over), each=each_n),
+        *note_at("fewer_algorithms", lacking),
+    ]
 
 
-def _point_notes(points: Sequence[Point]) -> list[str]:
+def _point_notes(points: Sequence[Point]) -> list[Note]:
     """Notes on points that differ in kind from the others."""
-    notes = []
     without = [point.batch_size for point in points if point.ran and not point.trials]
-    if without:
-        notes.append(f"no trial stayed feasible at {sizes(without)}")
-    larger = [point for point in points if point.enlarged]
-    if larger:
-        more = sorted({point.enlarged for point in larger})
-        added = f"{more[0]} to " if len(more) > 1 else ""
-        added += count(more[-1], "more trial")
-        notes.append(
-            f"the search space was enlarged at {sizes([p.batch_size for p in larger])}: {added} "
-            "there, at the same density"
-        )
-    unsure = [p.batch_size for p in points if not p.exact and p.minimum is not None]
-    if unsure:
-        notes.append(
-            f"the best of these trials may be lower at {sizes(unsure)}: trials among them were "
-            "dominated by others that are not"
-        )
-    single = [point for point in points if not point.replicates]
-    rare = [point.batch_size for point in single if point.censored and point.minimum is not None]
-    if rare:
-        notes.append(
-            f"searches like these would mostly miss the target at {sizes(rare)}, where few trials "
-            "reached it"
-        )
-    return notes
+    larger = {point.batch_size: point.enlarged for point in points if point.enlarged}
+    more = min(larger.values(), default=0), max(larger.values(), default=0)
+    hit = [point for point in points if point.minimum is not None]
+    rare = [point.batch_size for point in hit if point.censored and not point.replicates]
+    return [
+        *note_at("infeasible", without),
+        *note_at("enlarged", [*larger], n=more),
+        *note_at("maybe_lower", [point.batch_size for point in hit if not point.exact]),
+        *note_at("rare", rare),
+    ]

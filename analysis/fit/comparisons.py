@@ -33,7 +33,7 @@ from analysis.fit.interval import QUANTITIES, Interval
 from analysis.fit.locate import Located, locate
 from analysis.fit.regimes import Regimes
 from analysis.formatting import interval as text_of
-from results.counts import count
+from analysis.notes import Note
 
 Ends = tuple[Array, Array, Array]
 """Value, low and high in natural logs, NaN where unknown or open; all of one shape."""
@@ -65,7 +65,7 @@ class Comparison:
     """Whether both curves' steps to target are of one quantity; else they are not compared."""
     level_ends: bool = True
     """Whether both ends of both curves are level: else the ratios are of this range alone."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @property
     def of_range(self) -> bool:
@@ -221,11 +221,14 @@ def compare(
         of_curve, comparison = regimes[i], None
         alike = [place for place in places if _measured_alike(curve, curves[place])]
         if places and not alike and of_curve is not None:
-            comparisons.append(_measured_otherwise(curve, curves[places[0]]))
+            labels = {"curve": curve.label, "baseline": curves[places[0]].label}
+            comparisons.append(_not_compared(curve, Note("measured_otherwise", **labels)))
             continue
         places = alike
         if of_curve is not None and len(places) > 1:
-            comparison = _unclear(curve, [curves[place].label for place in places])
+            names = "; ".join(curves[place].label for place in places)
+            why = Note("several_baselines", curve=curve.label, labels=names)
+            comparison = _not_compared(curve, why)
         elif of_curve is not None and places:
             base, of_base = curves[places[0]], regimes[places[0]]
             if of_base is not None:
@@ -274,25 +277,13 @@ def _measured_alike(curve: Curve, other: Curve) -> bool:
     return same_grid and (curve.repeats or other.repeats or curve.estimator == other.estimator)
 
 
-def _measured_otherwise(curve: Curve, base: Curve) -> Comparison:
+def _not_compared(curve: Curve, why: Note) -> Comparison:
     return Comparison(
         label=curve.label,
         baseline=None,
         ratios=dict.fromkeys(QUANTITIES, Interval()),
-        measured_alike=False,
-        notes=(
-            f"{curve.label} is not compared with {base.label}: their evaluation grids or their "
-            "estimators differ, so that their steps to target are of different quantities",
-        ),
-    )
-
-
-def _unclear(curve: Curve, labels: Sequence[str]) -> Comparison:
-    return Comparison(
-        label=curve.label,
-        baseline=None,
-        ratios=dict.fromkeys(QUANTITIES, Interval()),
-        notes=(f"several curves could be the baseline of {curve.label}: {'; '.join(labels)}",),
+        measured_alike=why.code != "measured_otherwise",
+        notes=(why,),
     )
 
 
@@ -303,25 +294,15 @@ def _unlike(curve: Curve, other: Curve) -> list[str]:
     return unlike + ["target"] * (curve.target != other.target)
 
 
-def _notes(curve: Curve, base: Curve) -> list[str]:
-    notes = []
-    unlike = _unlike(curve, base)
+def _notes(curve: Curve, base: Curve) -> list[Note]:
+    notes, labels, unlike = [], {"curve": curve.label, "baseline": base.label}, _unlike(curve, base)
     if {"workload", "dataset", "target"} & {*unlike}:
-        notes.append(
-            f"not like for like: {curve.label} and {base.label} differ in {', '.join(unlike)}"
-        )
-    dimensions, of_base = curve.dimensions, base.dimensions
-    if dimensions is not None and of_base is not None and dimensions != of_base:
-        tuned = f"{count(dimensions, 'metaparameter', 'were')} tuned for {curve.label}"
-        notes.append(
-            f"{tuned} and {of_base} for {base.label}: the best of N trials costs more in more "
-            "dimensions, so that the ratio of plateau steps is of the searches too"
-        )
+        notes.append(Note("unlike", names=", ".join(unlike), **labels))
+    tuned, of_base = curve.dimensions, base.dimensions
+    if tuned is not None and of_base is not None and tuned != of_base:
+        notes.append(Note("unequal_dimensions", n=tuned, of_base=of_base, **labels))
     if curve.trials != base.trials:
-        notes.append(
-            f"points are the best of {curve.trials} for {curve.label} and of {base.trials} for "
-            f"{base.label}: the ratio of plateau steps is of the searches too"
-        )
+        notes.append(Note("unequal_trials", n=curve.trials, of_base=base.trials, **labels))
     return notes
 
 

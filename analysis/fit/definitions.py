@@ -16,6 +16,7 @@ import numpy as np
 
 from analysis.fit.convex import EXACT, Points
 from analysis.fit.knee import BATCH, fit
+from analysis.notes import Note
 from results.errors import ResultsError, nearest
 
 WIDEST = 100.0
@@ -115,17 +116,12 @@ def beta(points: Points, *, level: float = 0.9) -> tuple[float, float, float]:
     return at, end(at - np.log(WIDEST)), end(at + np.log(WIDEST))
 
 
-def notes(definition: Definition, points: Points, form: str) -> list[str]:
+def notes(definition: Definition, points: Points, form: str) -> list[Note]:
     """Notes on a curve's number, from the ``form`` of its points."""
-    sentences = []
-    first, last = np.exp(points.span)
-    if definition.anchor is not None and not first <= definition.anchor * (1 + 1e-9) <= last * (
-        1 + 1e-6
-    ):
-        sentences.append(
-            f"{definition.name} measures from batch size {definition.anchor:g}, "
-            "which lies outside the tested ones"
-        )
+    name, anchor, (first, last) = definition.name, definition.anchor, np.exp(points.span)
+    notes = []
+    if anchor is not None and not first <= anchor * (1 + 1e-9) <= last * (1 + 1e-6):
+        notes.append(Note("anchor", name=name, anchor=anchor))
     if form in ("bent knee", "knee with a slope of its own"):
-        sentences.append(f"{definition.name} assumes a knee of bend 1, which these points exclude")
-    return sentences
+        notes.append(Note("other_bend", name=name))
+    return notes

@@ -16,8 +16,9 @@ import numpy as np
 
 from analysis.fit.convex import Array
 from analysis.fit.interval import BY_EXAMPLES, QUANTITIES, Interval
-from analysis.fit.knee import BATCH, BEND, SLOPE, STEPS, Knee
+from analysis.fit.knee import BATCH, BEND, SLOPE, STEPS
 from analysis.fit.regimes import Regimes
+from analysis.notes import Note
 from results.errors import ResultsError, nearest
 
 FORMS = ("convex", "knee")
@@ -35,7 +36,7 @@ def check_form(form: str) -> None:
         raise ResultsError(f"there is no form {form!r}", hint=hint)
 
 
-def by_knee(fit: Regimes) -> tuple[Mapping[str, Interval], list[str]]:
+def by_knee(fit: Regimes) -> tuple[Mapping[str, Interval], list[Note]]:
     """The quantities of ``fit`` by its knee, and notes on the form.
 
     A knee whose small end has a slope of its own has no least examples, so that what rests on them
@@ -73,33 +74,18 @@ def _logs(params: Array, tolerance: float) -> dict[str, Array]:
     }
 
 
-def _notes(fit: Regimes, intervals: Mapping[str, Interval]) -> list[str]:
+def _notes(fit: Regimes, intervals: Mapping[str, Interval]) -> list[Note]:
     knee = fit.knee
-    notes = [
-        f"by an assumed form ({knee.form}, k = {math.exp(knee.params[BEND]):.2g}): numbers and "
-        "intervals hold as far as the form does"
-    ]
+    notes = [Note("knee", form=knee.form, k=math.exp(knee.params[BEND]))]
     if knee.sloped:
-        notes.append(
-            f"the knee's slope at small batch sizes is -{knee.params[SLOPE]:.2f}, not -1: it has "
-            "no fewest examples, and no critical batch size by them"
-        )
-    first, last = fit.located.points.span
-    if not fit.large_level:
-        notes.append(_beyond("fewest steps", intervals["min_steps"], knee, last, examples=False))
-    if not fit.small_level and intervals["min_examples"].value is not None:
-        notes.append(
-            _beyond("fewest examples", intervals["min_examples"], knee, first, examples=True)
-        )
+        notes.append(Note("knee_slope", slope=knee.params[SLOPE]))
+    for end, is_level, what, x in (
+        ("large", fit.large_level, "steps", fit.located.points.span[1]),
+        ("small", fit.small_level, "examples", fit.located.points.span[0]),
+    ):
+        asymptote = intervals[f"min_{what}"].value
+        if not is_level and asymptote is not None:
+            there = float(knee.log_steps(np.array([x]))[0]) + (x if what == "examples" else 0.0)
+            below = 1 - asymptote / math.exp(there)
+            notes.append(Note("extrapolated", what=f"fewest {what}", end=end, below=below))
     return notes
-
-
-def _beyond(what: str, asymptote: Interval, knee: Knee, x: float, *, examples: bool) -> str:
-    assert asymptote.value is not None
-    there = float(knee.log_steps(np.array([x]))[0]) + (x if examples else 0.0)
-    share = 1 - asymptote.value / math.exp(there)
-    end = "small" if examples else "large"
-    return (
-        f"the {what} are extrapolated: the {end} end is not level, and the knee's asymptote lies "
-        f"{share:.0%} below it"
-    )

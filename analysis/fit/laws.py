@@ -29,6 +29,7 @@ from analysis.fit.convex import Array
 from analysis.fit.interval import QUANTITIES, Interval
 from analysis.fit.regimes import Regimes
 from analysis.formatting import interval as text_of
+from analysis.notes import Note
 from results.counts import count
 from results.errors import ResultsError, nearest
 
@@ -53,7 +54,7 @@ class Law:
     scatter: float
     """t: standard deviation of log q about the law beyond the errors of the curves."""
     sizes: tuple[float, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -189,17 +190,13 @@ def _law(
     left_out = [curves[row].label for row in rows if row not in used]
     notes = []
     if along:
-        notes.append(f"{', '.join(along)} change along with {against}")
+        notes.append(Note("along", names=", ".join(along), against=against))
     if left_out:
-        notes.append(
-            f"the law leaves out curves without a value and both ends, {', '.join(left_out)}: "
-            "where such curves are the largest or the smallest it leans"
-        )
+        notes.append(Note("law_leaves_out", labels=", ".join(left_out)))
     exponent, coefficient, scatter = Interval(), Interval(), 0.0
     distinct = len({at[row] for row in used})
     if distinct < LEAST:
-        needed = count(LEAST, "size")
-        notes.append(f"a law needs {needed} with a known {quantity}, and there are {distinct}")
+        notes.append(Note("few_sizes", needed=LEAST, quantity=quantity, n=distinct))
     else:
         from scipy.special import ndtri  # a third of a second to import: not at start
 
@@ -215,15 +212,10 @@ def _law(
         )
         scatter = fitted.scatter
         if scatter > 0:
-            notes.append(
-                f"curves lie {np.expm1(scatter):.0%} off the law beyond what their intervals say"
-            )
+            notes.append(Note("off_law", off=float(np.expm1(scatter))))
         else:
             by = normal * fitted.slope_error
-            notes.append(
-                f"if every curve lay on the law exactly, its exponent would be {p:.2f} "
-                f"[{p - by:.2f}, {p + by:.2f}]: the curves do not contradict that"
-            )
+            notes.append(Note("on_law", exponent=p, low=p - by, high=p + by))
     definitions = [each.definition for row in rows if (each := regimes[row]) is not None]
     if quantity == "critical_batch_size" and definitions and definitions[0]:
         quantity = f"{quantity}_{definitions[0]}"

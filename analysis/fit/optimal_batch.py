@@ -26,7 +26,8 @@ from analysis.fit.convex import Array
 from analysis.fit.interval import Interval
 from analysis.fit.laws import LEAST
 from analysis.formatting import interval as text_of
-from results.counts import agreeing, count, plural
+from analysis.notes import Note
+from results.counts import count, plural
 from results.errors import ResultsError
 
 
@@ -76,7 +77,7 @@ class OptimalBatch:
     """Standard deviation of one loss, of all budgets; NaN where none has more than three batch
     sizes."""
     level: float
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -167,28 +168,17 @@ def optimal_batch(final: FinalLosses, *, level: float = 0.9) -> OptimalBatch:
     ]
     notes = list(final.notes)
     if few := len(by_budget) - len(fits):
-        notes.append(
-            f"{count(few, 'budget')} {agreeing(few, 'have')} fewer than three batch sizes: left out"
-        )
+        notes.append(Note("narrow_budgets", n=few))
     used = [each for each in optima if _informs(each, fits[each.budget], noise[each.budget], level)]
     if outside := len(optima) - len(used):
-        notes.append(
-            f"the optimum at {count(outside, 'budget')} lies outside of the tested batch sizes, or "
-            "the best of these is the smallest or the largest: the law leaves it out"
-        )
+        notes.append(Note("outside", n=outside))
     if flat := sum(not each.batch_size.reached for each in used):
-        notes.append(
-            f"the minimum at {count(flat, 'budget')} is too flat, or too near to the edge of the "
-            "tested batch sizes, for an interval of its own: it counts in the law with that error"
-        )
+        notes.append(Note("flat", n=flat))
     law = None
     if len(used) < LEAST:
-        notes.append(
-            f"a law needs {count(LEAST, 'budget')} with an optimum that may lie between the tested "
-            f"batch sizes, and there are {len(used)}"
-        )
+        notes.append(Note("few_optima", needed=LEAST, n=len(used)))
     elif not all(np.isfinite(noise[each.budget].variance) for each in used):
-        notes.append("a law needs four batch sizes at a budget: three do not show their noise")
+        notes.append(Note("unknown_noise"))
     else:
         law = line(
             np.log([each.budget for each in used]),
@@ -197,10 +187,7 @@ def optimal_batch(final: FinalLosses, *, level: float = 0.9) -> OptimalBatch:
             level=level,
         )
         if law is None:
-            notes.append(
-                "the minima are too flat for their noise: the law's exponent has no interval "
-                "(more batch sizes or seeds at each budget, or budgets farther apart)"
-            )
+            notes.append(Note("flat_minima"))
     exponent, coefficient = Interval(), Interval()
     if law is not None:
         exponent = Interval(value=law.slope, low=law.slope_ends[0], high=law.slope_ends[1])

@@ -18,13 +18,9 @@ from analysis.fit.knee import Knee
 from analysis.fit.locate import Ends, Located, locate
 from analysis.formatting import interval as text_of
 from analysis.formatting import units
+from analysis.notes import Note
 from results.errors import ResultsError
 from results.targets.target import Target
-
-GROWS = (
-    "the batch size grows during training: every batch size here is that of the first step, and "
-    "examples to target are not B·S, so that perfect_scaling_until and min_examples are not given"
-)
 
 
 class TooFewBatchSizesError(ResultsError):
@@ -69,7 +65,7 @@ class Regimes:
     best: Mapping[str, Any]
     """The knee, a line through the points: ``form`` (a label), ``k``, ``a``, ``min_steps``,
     ``critical_batch_size``, ``noise`` (standard deviation of log steps about it), ``points``."""
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     definition: str | None = None
     """The definition of ``defined``, a critical batch size: ``definitions``."""
     defined: Interval | None = None
@@ -193,15 +189,20 @@ def regimes_of(
     return [_regimes(curve, tolerance, level, definition) for curve in curves]
 
 
-def too_few(curve: Curve) -> str:
-    """Why a curve of fewer than three batch sizes that reached the target has no regimes. Steps of
+def too_few(curve: Curve) -> Note:
+    """That a curve of fewer than three batch sizes that reached the target has no regimes. Steps of
     a file, which names no target, are there or not."""
     number = min(len(fitted_points(curve).x), 2)
     sizes = ("no batch size", "one batch size", "two batch sizes")[number]
     have = "have steps" if number == 2 else "has steps"
     if curve.target is not None:
         have = "reached the target"
-    return f"{sizes} {have}, and the regimes need three"
+    return Note("too_few_sizes", sizes=f"{sizes} {have}")
+
+
+def fitted_notes(curve: Curve, fit: Regimes | TooFewBatchSizesError | None) -> tuple[Note, ...]:
+    """The notes on a curve and its fit; without one the first says why."""
+    return fit.notes if isinstance(fit, Regimes) else (too_few(curve), *curve.notes)
 
 
 def _points(curve: Curve) -> Points | TooFewBatchSizesError:
@@ -239,7 +240,9 @@ def _regimes(
     knee = Knee.of(points, steep=factor is not None)
     notes = _notes(curve, located, slopes, intervals)
     if best_size is not None and factor is not None:
-        notes.insert(0, _penalty_note(curve, points, best_size, factor))
+        first, best = math.exp(points.span[0]), text_of(*best_size.ends)
+        counted = units([curve.example_unit])
+        notes.insert(0, Note("penalty", first=first, factor=factor, units=counted, best=best))
     notes += curve.notes
     if curve.coarse is not None:
         coarse = _points(curve.coarse)
@@ -302,61 +305,37 @@ def _notes(
     located: Located,
     slopes: Mapping[str, Interval],
     intervals: Mapping[str, Interval],
-) -> list[str]:
+) -> list[Note]:
     """The notes that follow from the fit alone."""
-    notes = []
+    notes, not_level = [], ("may not be level", "is not level")
     over = 1 + located.tolerance
     if not located.small_level and not curve.grows:
         rises, first = located.change(small=True), slopes["first"]
         never = first.low is not None and first.low > -1 + 1e-6
-        counted = units([curve.example_unit])
-        notes.append(
-            f"the small end {_not_level(rises > over)}: {rises - 1:.0%} more {counted} after two "
-            f"doublings, slope {slope_text(first)}"
-            + (", never -1" if never else "")
-            + f"; the fewest {counted} are an upper bound"
-        )
+        slope = slope_text(first) + (", never -1" if never else "")
+        end = {"level": not_level[rises > over], "units": units([curve.example_unit])}
+        notes.append(Note("small_end", rise=rises - 1, slope=slope, **end))
     if not located.large_level:
         falls, last = located.change(small=False), slopes["last"]
-        notes.append(
-            f"the large end {_not_level(falls > over)}: {1 - 1 / falls:.0%} fewer steps after two "
-            f"doublings, slope {slope_text(last)}; the least steps are an upper bound"
-        )
+        end = {"level": not_level[falls > over], "slope": slope_text(last)}
+        notes.append(Note("large_end", fall=1 - 1 / falls, **end))
     if located.rise is not None:
-        notes.append(
-            f"steps rise again at large batch sizes: batch size {max(curve.batch_sizes):,} takes "
-            f"{located.rise:.2f} times the fewest"
-        )
+        notes.append(Note("rise", last=max(curve.batch_sizes), rise=located.rise))
     until, begins = intervals["perfect_scaling_until"], intervals["maximal_parallelism_from"]
     if until.value is not None and begins.value is not None and until.value >= begins.value:
-        notes.append("no diminishing-returns region at this tolerance")
-    if curve.relative:
-        notes.append("points below one step: min_steps is in a unit of the source's, not in steps")
-    if any(len(point.runs) > 1 for point in curve.points):
-        notes.append("a point is the mean of log steps of its runs: nothing is minimized over")
-    if curve.grows:
-        notes.append(GROWS)
-    return notes
+        notes.append(Note("overlap"))
+    of_points = {
+        "relative": curve.relative,
+        "mean_of_runs": any(len(point.runs) > 1 for point in curve.points),
+        "grows": curve.grows,
+    }
+    return notes + [Note(code) for code, holds in of_points.items() if holds]
 
 
-def _not_level(plainly: bool) -> str:
-    return "is not level" if plainly else "may not be level"
-
-
-def _penalty_note(curve: Curve, points: Points, best: Interval, factor: float) -> str:
-    first = math.exp(points.span[0])
-    return (
-        f"a small-batch penalty: batch size {first:,.4g} needs {factor:.2f} times the fewest "
-        f"{units([curve.example_unit])}, which batch size {text_of(*best.ends)} needs; perfect "
-        "scaling is measured from there"
-    )
-
-
-def _coarse_notes(thinned: Located, intervals: Mapping[str, Interval]) -> list[str]:
+def _coarse_notes(thinned: Located, intervals: Mapping[str, Interval]) -> list[Note]:
     values = {name: math.exp(thinned.profiles[name][0].value) for name in intervals}
     return [
-        f"with every second evaluation dropped, {name} moves to {values[name]:.4g}, out of its "
-        "interval"
+        Note("coarse_grid", quantity=name, value=values[name])
         for name, interval in intervals.items()
         if interval.value is not None and not interval.holds(values[name])
     ]

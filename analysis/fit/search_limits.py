@@ -31,6 +31,7 @@ from analysis.curves.estimators import MINIMUM
 from analysis.fit.interval import Interval
 from analysis.fit.regimes import Regimes
 from analysis.formatting import interval as text_of
+from analysis.notes import Note
 
 Array = NDArray[np.float64]
 
@@ -170,22 +171,20 @@ class SearchEffect:
     largest: tuple[float, float]
     """The same of least steps."""
 
-    def note(self, critical: Interval) -> str | None:
-        """A sentence where the effect exceeds the interval of the critical batch size, and is not
+    def note(self, critical: Interval) -> Note | None:
+        """A note where the effect exceeds the interval of the critical batch size, and is not
         zero by its own interval; else None."""
         value, low, high = self.factor.ends
         if critical.value is None or value is None or low is None or high is None:
             return None
         if critical.holds(critical.value * value) or low <= 1 <= high:
             return None
-        (small, above), (large, far_above) = self.cheapest, self.largest
-        tuned = "dimension" if self.dimensions == 1 else "dimensions"
-        return (
-            f"the search moves the critical batch size by more than its interval: with unlimited "
-            f"trials it would be {text_of(value, low, high)} times as large (the best of "
-            f"{self.trials} in {self.dimensions} tuned {tuned} takes {above:.2f} times the steps "
-            f"of its limit at batch size {small:,.4g}, {far_above:.2f} times at {large:,.4g})"
-        )
+        (cheapest, small), (largest, large) = self.cheapest, self.largest
+        return Note(
+            "search_effect", factor=text_of(value, low, high), n=self.trials,
+            dimensions=self.dimensions, cheapest=cheapest, small=small, largest=largest,
+            large=large,
+        )  # fmt: skip
 
 
 def search_trend(curve: Curve, *, level: float = LEVEL) -> SearchTrend | None:

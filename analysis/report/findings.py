@@ -9,9 +9,10 @@ from analysis.curves.curve import Curve
 from analysis.fit.comparisons import Comparison, compare
 from analysis.fit.crossovers import Crossover, with_crossovers
 from analysis.fit.interval import Interval
-from analysis.fit.regimes import Regimes, too_few
+from analysis.fit.regimes import Regimes, fitted_notes
 from analysis.fit.search_limits import search_effect
 from analysis.formatting import interval, units
+from analysis.notes import Note
 from analysis.report.panels import View
 from results.counts import count
 from results.errors import ResultsError
@@ -79,9 +80,10 @@ def penalties(view: View) -> list[str]:
     """A sentence for each curve with a small-batch penalty."""
     several = len(view.curves) > 1
     return [
-        f"{curve.label}: {fit.notes[0]}." if several else f"{fit.notes[0]}."
+        f"{curve.label}: {note}." if several else f"{note}."
         for curve, fit in view.pairs
-        if fit is not None and fit.best_batch_size is not None
+        for note in (fit.notes if fit else ())
+        if note.code == "penalty"
     ]
 
 
@@ -100,15 +102,14 @@ def warnings(view: View, comparisons: Sequence[Comparison | None]) -> list[dict[
     First those about the view as a whole: unequal N, and small N.
     """
     everyone = [curve.label for curve in view.curves]
-    about: dict[str, list[str]] = dict.fromkeys(_unequal(view), everyone)
+    about: dict[Note, list[str]] = dict.fromkeys(_unequal(view), everyone)
     for (curve, fit), comparison in zip(view.pairs, comparisons, strict=True):
-        notes = fit.notes if fit else (too_few(curve), *curve.notes)
-        if fit is not None and fit.best_batch_size is not None:
-            notes = notes[1:]  # the penalty, which is among the findings
         more = comparison.notes if comparison is not None else ()
         effect = search_effect(curve, fit)
         of_search = effect.note(fit.critical_batch_size) if effect and fit else None
-        for note in filter(None, (_few(curve), *notes, of_search, *more)):
+        for note in filter(None, (_few(curve), *fitted_notes(curve, fit), of_search, *more)):
+            if note.code == "penalty":  # among the findings
+                continue
             whose = about.setdefault(note, [])
             if curve.label not in whose:
                 whose.append(curve.label)
@@ -156,21 +157,13 @@ def _rests(curve: Curve, fit: Regimes | None) -> str:
     return "; ".join(parts)
 
 
-def _few(curve: Curve) -> str | None:
+def _few(curve: Curve) -> Note | None:
     if curve.repeats or curve.trials >= FEW:
         return None
-    return (
-        f"each point is the best of only {count(curve.trials, 'trial')}: it lies above what a "
-        "longer search would find, and scatters more"
-    )
+    return Note("small_n", n=curve.trials)
 
 
-def _unequal(view: View) -> list[str]:
+def _unequal(view: View) -> list[Note]:
     """Whether the curves' points are of unequal numbers of trials."""
     counts = sorted({curve.trials for curve in view.curves if not curve.repeats})
-    if len(counts) < 2:
-        return []
-    return [
-        f"unequal N: points are the best of {counts[0]} to {count(counts[-1], 'trial')}; the best "
-        "of fewer lies higher, so compare plateaus with care"
-    ]
+    return [Note("unequal_n", n=(counts[0], counts[-1]))] if len(counts) > 1 else []

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from analysis.curves.curve import Curve
+from analysis.notes import Note
 from analysis.techniques.baselines import arguments
 from results.acts_from import RAMP, SCHEDULE
-from results.counts import count
 
 TESTED_FROM = 0.5
 """The least share of best trials in which a technique must have acted for it to be tested."""
@@ -38,13 +38,12 @@ class Active:
         return f"{self.share:.0%}" + ("" if self.tested else ": not tested")
 
     @property
-    def note(self) -> str | None:
-        """On what began too late: a clause; None where nothing did."""
+    def note(self) -> Note | None:
+        """On what began too late; None where nothing did."""
         if self.late is None or self.share is None:
             return None
         part = {SCHEDULE: "the decay", RAMP: "the ramp"}.get(self.late, self.late)
-        trials = count(self.of, "best trial")
-        return f"{part} acted before the target in {round(self.share * self.of)} of {trials}"
+        return Note("late", part=part, n=round(self.share * self.of), of=self.of)
 
 
 def active(curve: Curve, base: Curve, factors: Collection[str] = ()) -> Active:

@@ -14,7 +14,8 @@ from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData
 from analysis.fit.comparisons import OF_RANGE, Comparison, Pair, against, nearest, ratio_text
 from analysis.fit.interval import Interval
-from analysis.fit.regimes import Regimes, too_few
+from analysis.fit.regimes import fitted_notes
+from analysis.notes import Note, codes
 from analysis.techniques.active import Active, active
 from analysis.techniques.baselines import difference, optional, plain, plain_name
 from analysis.techniques.corrections import Controls, Correction, corrected, named
@@ -61,7 +62,7 @@ class Row:
     """The baseline's name; None if several curves could be it, which ``notes`` name."""
     ratios: Mapping[str, Ratio]
     level: float
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     steps: Mapping[int, Interval] = field(default_factory=dict)
     """Ratio of the fitted steps at each batch size that both curves have."""
     active: Active = field(default_factory=lambda: Active(share=None))
@@ -119,6 +120,7 @@ class Row:
             "level": self.level,
             "sentence": self.sentence,
             "notes": list(self.notes),
+            "note_codes": codes(self.notes),
         }
 
 
@@ -176,7 +178,7 @@ def table(
         ratios = dict.fromkeys(names, Ratio(interval=Interval(), p=None, corrected=None))
         if len(bases) > 1:
             labels = "; ".join(curves[base].label for base in bases)
-            note = f"several curves could be the baseline of {curves[i].label}: {labels}"
+            note = Note("several_baselines", curve=curves[i].label, labels=labels)
             rows.append(Row(
                 name=curves[i].label, curve=curves[i], baseline=None, ratios=ratios, level=level,
                 notes=(note,),
@@ -282,16 +284,13 @@ def _notes(
     baseline: str,
     comparison: Comparison | None,
     ratios: Mapping[str, Ratio],
-) -> list[str]:
+) -> list[Note]:
     """What limits a row: of the comparison, its open intervals, and of both curves."""
     notes = [] if comparison is None else list(comparison.notes)
     for quantity, ratio in ratios.items():
         if comparison is not None and not ratio.interval.reached:
             sides = ("below", ratio.interval.low), ("above", ratio.interval.high)
             where = " and ".join(side for side, end in sides if end is None)
-            notes.append(f"the ratio of {quantity} is open {where}")
-    for place, prefix in zip(places, ("", f"the baseline, {baseline}: "), strict=True):
-        curve, fit = data.curves[place], data.fits[place]
-        of_curve = fit.notes if isinstance(fit, Regimes) else (too_few(curve), *curve.notes)
-        notes += [prefix + note for note in of_curve]
-    return notes
+            notes.append(Note("open_ratio", quantity=quantity, sides=where))
+    own, of_base = (fitted_notes(data.curves[i], data.fits[i]) for i in places)
+    return [*notes, *own, *(Note("of_baseline", baseline=baseline, note=each) for each in of_base)]

@@ -20,7 +20,7 @@ _OTHERS = {
     *(_BEST, _EFFECT, "small_batch_penalty", "crossovers"),
     *("against", "law", "level", "tolerance", "batch_sizes", "trials", "target"),
     *("example_unit", "censored", "estimator", "points", "noise", "best", "rise", "notes"),
-    *("slopes", "level_ends", "form"),
+    *("note_codes", "slopes", "level_ends", "form"),
 }
 _ALWAYS = ("optimizer",)
 _IMPLIED = ("source", "dataset", "model")
@@ -181,8 +181,8 @@ def _flat(curve: Curve) -> dict[str, Any]:
             flat |= _flat_slopes(value)
         elif name == "level_ends":
             flat |= {f"level_{end}_end": is_level for end, is_level in value.items()}
-        elif name == "points":
-            continue  # left out here: they are in the JSON, and in the points beside each figure
+        elif name in ("points", "note_codes"):
+            continue  # in the JSON alone; points are beside each figure too
         else:
             flat[name] = value
     return flat

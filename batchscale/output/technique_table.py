@@ -79,6 +79,6 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
                 for end, number in value.get(quantity, {}).items():
                     suffix = "" if end == "value" else f"_{end}"
                     flat[f"{quantity}_ratio{suffix}"] = number
-        else:
+        elif name != "note_codes":
             flat[name] = " ".join(value) if name == "notes" else value
     return flat

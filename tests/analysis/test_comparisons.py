@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from analysis import Curve, Interval, compare, regimes
 from analysis.fit.comparisons import Pair, against, log_ratio, ratio, ratio_text
+from analysis.notes import codes
 from results.targets.target import Target
 from validation import nqm
 
@@ -266,10 +267,10 @@ def test_what_is_not_alike_is_said(plain_curve: Plain) -> None:
     ]
     _, found = compare(curves, [regimes(curve) for curve in curves], "sgd")
     assert found is not None
-    first, second, third = found.notes
-    assert first == "not like for like: momentum and sgd differ in optimizer, target"
-    assert second.startswith("2 metaparameters were tuned for momentum and 1 for sgd")
-    assert third.startswith("points are the best of 32 for momentum and of 64 for sgd")
+    assert codes(found.notes) == ["unlike", "unequal_dimensions", "unequal_trials"]
+    assert found.notes[0] == "not like for like: momentum and sgd differ in optimizer, target"
+    pairs = [(note.values["n"], note.values["of_base"]) for note in found.notes[1:]]
+    assert pairs == [(2, 1), (32, 64)]
 
 
 @pytest.mark.parametrize(

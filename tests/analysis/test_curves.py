@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from analysis import compare, curves, regimes
+from analysis.notes import Note, codes
 from results.errors import ResultsError
 
 Make = Callable[..., pd.DataFrame]
@@ -52,14 +53,11 @@ def test_two_gradients_a_step_are_a_note_and_no_more_examples(search: Make) -> N
     (other,) = curves(trials.assign(gradients_per_step=1.0))
     (sam,) = curves(trials.assign(gradients_per_step=2.0))
     assert [point.examples for point in sam.points] == [point.examples for point in plain.points]
-    said = "gradients of the batch: E counts each image drawn once, and the compute is 2 times"
-    assert [note for note in sam.notes if said in note] == [
-        f"each step takes 2 {said} that of a gradient a step"
-    ]
-    assert not any("gradient" in note for note in (*plain.notes, *other.notes))
+    assert Note("gradients", steps="each step takes", n=2, unit="image") in sam.notes
+    assert "gradients" not in codes((*plain.notes, *other.notes))
     mixed = trials.assign(gradients_per_step=[2.0] + [np.nan] * (len(trials) - 1))
     (curve,) = curves(mixed)
-    assert any(note.startswith("steps of some of its trials take 2") for note in curve.notes)
+    assert any(note.startswith("steps of some of its trials take 2 ") for note in curve.notes)
 
 
 def test_workload_fields_that_vary_always_group(search: Make) -> None:
@@ -94,9 +92,10 @@ def test_what_the_studies_say_is_a_note_of_their_curve(search: Make, studies_of:
     notes = [json.dumps(["of all", "of the first"]), *[json.dumps(["of all"])] * 3]
     studies["notes"] = notes + [None] * (len(studies) - 4)
     (curve,) = curves(trials, studies=studies)
-    assert [note for note in curve.notes if note.startswith("of ")] == ["of all", "of the first"]
+    said = [note for note in curve.notes if note.code == "recorded"]
+    assert said == ["of all", "of the first"]
     (silent,) = curves(trials, studies=studies.drop(columns="notes"))
-    assert not [note for note in silent.notes if note.startswith("of ")]
+    assert "recorded" not in codes(silent.notes)
 
 
 def test_by_a_key_of_technique_and_by_nonsense(search: Make) -> None:
@@ -213,14 +212,6 @@ def test_repeats_are_runs_and_never_minimized_over() -> None:
     sizes, steps = curve.to_fit()
     assert sizes.tolist() == [8, 8, 16, 32, 32]
     assert sorted(steps[:2]) == [90.0, 110.5]
-
-
-def test_repeats_beside_a_search_are_not_part_of_its_minima(search: Make) -> None:
-    trials = search()
-    again = trials[:3].assign(role="repeat", steps_to_target=1.0, trial=["a", "b", "c"])
-    (curve,) = curves(pd.concat([trials, again]))
-    assert curve.points[0].steps > 1.0  # type: ignore[operator]
-    assert "3 repeated runs are not part of the minima" in curve.notes
 
 
 def test_trials_on_unequal_grids_make_curves_of_their_own(search: Make) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from analysis import curves
 from analysis.figure_data import FigureData, Query
+from analysis.notes import Note
 from results.errors import ResultsError
 from results.store import Store
 from tests.results import synthetic
@@ -51,9 +52,7 @@ def test_only_the_newest_code_of_a_workload_counts(search: Make) -> None:
     (curve,) = curves(pd.concat([new, old]))
     (alone,) = curves(new)
     assert [p.steps for p in curve.points] == [p.steps for p in alone.points]
-    assert curve.notes[-1] == (
-        f"{len(old)} trials of an earlier version of the workload's code are left out"
-    )
+    assert curve.notes[-1] == Note("earlier_code", n=len(old))
     each = curves(pd.concat([new, old]), by=["optimizer", "workload_version"])
     assert {curve.group["workload_version"] for curve in each} == {"old", "new"}
 

@@ -12,7 +12,7 @@ import pytest
 from analysis import curves, figures, regimes
 from analysis.curves.limits import Limit, within
 from analysis.fit.reference_lines import regime_spans
-from analysis.fit.regimes import GROWS
+from analysis.notes import Note
 from results.batch_phases import BatchPhases
 from results.errors import ResultsError
 from tests.analysis.conftest import search
@@ -59,8 +59,8 @@ def test_quantities_that_rest_on_examples_are_not_given() -> None:
         assert beside[name]["value"] is not None
     for name in ("maximal_parallelism_from", "critical_batch_size", "min_steps", "best"):
         assert answer[name] == beside[name]
-    assert GROWS in answer["notes"]
-    assert GROWS not in beside["notes"]
+    assert Note("grows") in answer["notes"]
+    assert Note("grows") not in beside["notes"]
     assert {span.regime for span in regime_spans(regimes(curve))} == {2}
 
 

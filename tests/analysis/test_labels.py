@@ -10,6 +10,7 @@ import pytest
 
 from analysis import Curve, curves, figures, regimes
 from analysis.curves.groups import labels
+from analysis.notes import Note, codes
 
 Make = Callable[..., pd.DataFrame]
 
@@ -70,8 +71,8 @@ def test_a_target_met_before_the_first_step_has_a_note(search: Make) -> None:
     trials.loc[trials.index[:2], ["steps_to_target", "last_miss"]] = 0.0
     (curve,) = curves(trials)
     assert curve.points[0].steps == 0
-    assert any("met before the first step at batch size 1: there is" in n for n in curve.notes)
-    assert not any("first step" in note for note in curves(search())[0].notes)
+    assert Note("met_at_start", at=[1]) in curve.notes
+    assert "met_at_start" not in codes(curves(search())[0].notes)
     assert curve.tabulate()[0]["half_trials_ratio"] is None
     labelled = regimes(curve)
     assert figures.draw("steps", [curve], [labelled]).get_ylim()[0] > 1
@@ -81,9 +82,8 @@ def test_points_below_a_step_have_a_note(plain_curve: Callable[..., Curve]) -> N
     sizes = [2.0**i for i in range(14)]
     steps = [100 * (1 + 40 / size) for size in sizes]
     whole, epochs = (regimes(plain_curve(sizes, [each * by for each in steps])) for by in (1, 1e-4))
-    said = "points below one step: min_steps is in a unit of the source's, not in steps"
-    assert said in epochs.notes
-    assert said not in whole.notes
+    assert Note("relative") in epochs.notes
+    assert Note("relative") not in whole.notes
     assert epochs.min_steps.value == pytest.approx(whole.min_steps.value * 1e-4, rel=1e-3)  # type: ignore[operator]
     assert epochs.critical_batch_size.value == pytest.approx(whole.critical_batch_size.value)
 

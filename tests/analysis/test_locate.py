@@ -18,6 +18,7 @@ from analysis.fit.interval import BATCH_SIZES, QUANTITIES
 from analysis.fit.knee import log_steps, theta
 from analysis.fit.locate import LinearProfile, Located, PlaceProfile
 from analysis.formatting import interval
+from analysis.notes import codes
 from analysis.techniques.p_values import LEVELS
 from tests.analysis.true_curves import (
     LogSteps,
@@ -66,9 +67,8 @@ def test_a_curve_that_never_scales_perfectly_says_so(plain_curve: Plain) -> None
     assert found.perfect_scaling_until.high < 3  # type: ignore[operator]
     assert found.maximal_parallelism_from.high is None
     assert found.maximal_parallelism_from.low > 16  # type: ignore[operator]
-    assert [note.partition(":")[0] for note in found.notes] == [
-        "the small end is not level", "the large end is not level",
-    ]  # fmt: skip
+    assert codes(found.notes) == ["small_end", "large_end"]
+    assert {note.values["level"] for note in found.notes} == {"is not level"}
     assert "slope -0.58 [-0.86, -0.49], never -1" in found.notes[0]
     assert "slope -0.22 [-0.35, 0.00]" in found.notes[1]
 

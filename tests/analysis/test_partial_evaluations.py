@@ -22,6 +22,7 @@ from analysis.curves.final_losses import final_losses
 from analysis.curves.limits import Limit, within
 from analysis.curves.thinned_evaluations import every_second
 from analysis.figure_data import FigureData, Query
+from analysis.notes import Note, codes
 from results.store import Store
 from results.targets.evaluations import Evaluations
 from results.targets.target import Target
@@ -74,21 +75,14 @@ def test_regimes_say_how_many_brackets_are_wider(tmp_path: Path) -> None:
         steps_to_target=rows.trials["steps_to_target"].mask(never),
     )
     (curve,) = curves(trials)
-    assert not any("ended early" in note for note in curve.notes)
+    assert not {"wider_bracket", "undecided"} & {*codes(curve.notes)}
     found = rows.where("trial <> 'c'").with_target(EASY)
     (curve,) = curves(found.trials)
     assert [(point.last_miss, point.minimum) for point in curve.points] == [(1, 4), (2, 3)]
-    said = (
-        "1 trial has a wider bracket: evaluations that ended early leave open whether they had "
-        "passed this target"
-    )
-    assert said in curve.notes
+    assert Note("wider_bracket", n=1) in curve.notes
     missed = found.trials.assign(undecided_evaluations=[0, 2], steps_to_target=[4, np.nan])
     (curve,) = curves(missed)
-    assert (
-        "1 trial may have passed this target at an evaluation that ended early, and counts as not "
-        "having reached it"
-    ) in curve.notes
+    assert Note("undecided", n=1) in curve.notes
 
 
 def test_the_note_is_printed_with_regimes(tmp_path: Path) -> None:
@@ -97,7 +91,7 @@ def test_the_note_is_printed_with_regimes(tmp_path: Path) -> None:
     (found,) = bs.regimes(run(tmp_path, rows, sizes), target=EASY)
     assert any(note.startswith("6 trials have a wider bracket: ") for note in found["notes"])
     (recorded,) = bs.regimes(tmp_path / "runs")
-    assert not any("wider bracket" in note for note in recorded["notes"])
+    assert "wider_bracket" not in recorded["note_codes"]
 
 
 def test_a_budget_before_the_last_miss_leaves_nothing_open() -> None:

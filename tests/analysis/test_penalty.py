@@ -46,7 +46,7 @@ def test_a_curve_with_a_penalty(plain_curve: Plain) -> None:
     assert best.holds(true)
     first = np.log(8) + log_steps(np.log([8.0]), STEEP)[0]
     assert answer.small_batch_penalty == pytest.approx(np.exp(first - fewest), rel=0.1)
-    (note,) = [note for note in answer.notes if "small-batch penalty" in note]
+    (note,) = [note for note in answer.notes if note.code == "penalty"]
     assert f"batch size 8 needs {answer.small_batch_penalty:.2f} times the fewest" in note
     assert answer.best["form"] == "knee with a slope of its own"
     # Perfect scaling is measured from there, and the small end is what lies before it.

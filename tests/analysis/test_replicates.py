@@ -14,6 +14,7 @@ from analysis.curves.best_metric import best_metrics
 from analysis.curves.points import Point, pooled
 from analysis.fit.comparisons import against
 from analysis.fit.regimes import regimes
+from analysis.notes import Note, codes
 from results.targets.evaluations import Evaluations
 from tests.analysis.conftest import SIZES, search
 
@@ -60,11 +61,7 @@ def test_a_point_is_the_mean_of_its_searches_and_not_the_least_of_all_trials() -
         assert point.study == f"sgd-{point.batch_size}-1"
         assert len(point.trial_outcomes) == 3 * 16
     assert curve.trials == 16
-    (note,) = [note for note in curve.notes if "geometric" in note]
-    assert note == (
-        "each study was searched 3 times with seeds of its own: points are geometric means, and "
-        "single searches scatter by 22% about them"
-    )
+    assert Note("replicates", n=3, scatter=0.22) in curve.notes
 
 
 def test_it_is_one_curve_also_where_another_experiment_has_the_first_search() -> None:
@@ -110,7 +107,7 @@ def test_one_search_that_missed_leaves_no_mean() -> None:
     assert len(point.replicates) == 2
     assert point.middles == ()
     assert "not all searches reached the target at batch size 8: no mean is known" in curve.notes
-    assert not any("mostly miss" in note for note in curve.notes)
+    assert "rare" not in codes(curve.notes)
 
 
 def test_a_search_that_has_not_begun_or_not_ended_changes_no_n_beyond_its_own() -> None:
@@ -131,9 +128,9 @@ def test_repeats_are_those_of_each_search() -> None:
         role="repeat", trial=best["trial"] + "-again", steps_to_target=best["steps_to_target"] * 1.5
     )
     curve = only(pd.concat([frame, again], ignore_index=True))
-    (note,) = [note for note in curve.notes if "trained again" in note]
+    (note,) = [note for note in curve.notes if note.code == "trained_again"]
     assert "takes 1.50 times" in note
-    assert not any("other configurations" in note for note in curve.notes)
+    assert "repeats_of_others" not in codes(curve.notes)
     for point in curve.points:
         assert point.repeats is not None
         assert len(point.repeats.steps) == 1

@@ -62,11 +62,6 @@ def test_a_trial_of_both_counts_in_either_with_its_row_there() -> None:
     assert (point.steps, point.trials) == (60, 4)
 
 
-def test_one_more_is_one_trial() -> None:
-    curve = only(WIDE, NARROW.iloc[:1], studies=studies(("e", "wide", 0)))
-    assert any("1 recorded trial belongs to" in note for note in curve.notes)
-
-
 def test_two_experiments_have_a_curve_each() -> None:
     both = pd.concat([WIDE, NARROW.assign(experiment="f")], ignore_index=True)
     found = curves(both, studies=studies(("e", "wide", 0), ("f", "narrow", 0)))

@@ -14,6 +14,7 @@ from analysis import Curve, curves
 from analysis.curves.groups import widen
 from analysis.curves.runs import Runs
 from analysis.curves.samples import Search
+from analysis.notes import Note, codes
 
 Make = Callable[..., pd.DataFrame]
 
@@ -95,10 +96,7 @@ def test_an_enlarged_space_is_one_search_and_keeps_the_curves_n() -> None:
     assert (large.trials, large.enlarged, large.steps) == (6, 2, 60)
     assert large.ran == 6
     assert curve.trials == 4
-    (note,) = [note for note in curve.notes if "enlarged" in note]
-    assert note == (
-        "the search space was enlarged at batch size 8: 2 more trials there, at the same density"
-    )
+    assert Note("enlarged", at=[8], n=2) in curve.notes
 
 
 def test_replacements_of_infeasible_rows_are_no_slab() -> None:
@@ -133,7 +131,7 @@ def test_a_second_search_that_has_hardly_begun_changes_nothing() -> None:
     curve = only(first, rows([10.0], search_seed=7), search="all")
     (point,) = curve.points
     assert (point.steps, point.trials, point.searches) == (80, 4, 1)
-    assert "1 search with too few trials to count at all batch sizes: left out" in curve.notes
+    assert Note("short_searches", n=1) in curve.notes
 
 
 def test_rows_of_before_there_were_search_seeds_are_of_the_first_search() -> None:
@@ -172,10 +170,10 @@ def test_the_first_n_of_a_study_are_exact_only_before_the_others_cut_them_off() 
     curve = only(small, hidden, late)
     point = curve.points[1]
     assert (point.steps, point.hits, point.exact, point.bar) == (120, 0, False, None)
-    assert any("may be lower at batch size 8" in note for note in curve.notes)
+    assert Note("maybe_lower", at=[8]) in curve.notes
     # And here nothing is known but that it was cut off.
     none = first.assign(steps_to_target=np.nan, status="INCOMPLETE", stop_reason="dominated")
     curve = only(small, none.assign(steps_run=105), late)
     assert curve.points[1].censored
-    assert any("the best is not known at batch size 8" in note for note in curve.notes)
-    assert not any("nothing reached" in note for note in curve.notes)
+    assert Note("dominated", at=[8]) in curve.notes
+    assert "censored" not in codes(curve.notes)

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from analysis.notes import Note
+
 ROOT = Path(__file__).resolve().parents[2]
 CLEAR = {"value": 2.0, "low": 1.5, "high": 2.7, "p_corrected": 0.012}
 SAME = {"value": 0.93, "low": 0.62, "high": 1.4, "p_corrected": 1.0}
@@ -18,7 +20,7 @@ QUANTITIES = ("critical_batch_size", "perfect_scaling_until", "min_steps", "min_
 
 
 def row(
-    name: str, tested: bool = True, notes: tuple[str, ...] = (), **ratios: Any
+    name: str, tested: bool = True, notes: tuple[Note, ...] = (), **ratios: Any
 ) -> dict[str, Any]:
     """A row of ``batchscale techniques --json``; ratios that are not given do not differ."""
     every = {**dict.fromkeys(QUANTITIES, SAME), **ratios}
@@ -39,10 +41,13 @@ def page() -> ModuleType:
 def test_a_screen_has_a_row_for_what_differs_and_names_the_rest(
     page: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    again = "trained again with fresh seeds, the best configuration takes {} times its best trial's"
+    few, many = (
+        Note("trained_again", times=times, spread=spread, missed="")
+        for times, spread in ((1.2, " (two)"), (1.58, ""))
+    )
     rows = [
-        row("clip 1", min_steps=CLEAR, notes=(again.format("1.20") + " steps (two)",)),
-        row("ema 0.9", notes=(again.format("1.58") + " steps",)),
+        row("clip 1", min_steps=CLEAR, notes=(few,)),
+        row("ema 0.9", notes=(Note("of_baseline", baseline="sgd", note=many),)),
         row("dropout 0.1"),
         row("freeze 0.*", **dict[str, Any](dict.fromkeys(QUANTITIES, OPEN))),
         row("swa 0.75", tested=False),

@@ -70,7 +70,7 @@ def test_a_narrowed_range_is_another_search(tmp_path: Path) -> None:
     both = curve(tmp_path, search="all")
     assert both["trials"] == 40
     assert steps(both) == minima(rows)
-    assert "other searches" not in " ".join(both["notes"])
+    assert "other_searches" not in both["note_codes"]
     counts = status(tmp_path).studies
     assert counts["left"].sum() == 0
     assert counts["done"].sum() == len(new)
@@ -184,7 +184,7 @@ def test_two_experiments_that_search_a_study_in_unlike_ways_are_two_curves(tmp_p
     assert low["trials"] == high["trials"] == 3
     assert steps(low) == minima(rows[rows.learning_rate <= 0.3])
     assert steps(high) == minima(rows[rows.learning_rate >= 0.3])
-    assert not any("other searches" in note for one in (low, high) for note in one["notes"])
+    assert not any("other_searches" in one["note_codes"] for one in (low, high))
     counts = (
         status(tmp_path).studies.groupby("experiment")[["done", "left", "other_searches"]].sum()
     )

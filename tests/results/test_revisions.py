@@ -114,9 +114,9 @@ def test_newer_code_of_a_workload_is_what_was_trained_last() -> None:
             "batch_size": 8,
         }
     )
-    wide, note = prepared(frame, None)
+    wide, notes = prepared(frame, None)
     assert wide.frame["workload_version"].tolist() == ["new"]
-    assert note == "1 trial of an earlier version of the workload's code is left out"
+    assert notes == ["1 trial of an earlier version of the workload's code is left out"]
 
 
 def test_an_import_again_replaces_one_that_is_dated_ahead(

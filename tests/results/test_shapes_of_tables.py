@@ -13,6 +13,7 @@ import pytest
 
 import batchscale as bs
 import results
+from analysis.notes import Note
 from results.errors import ResultsError
 from results.extensions import IMPORTS
 
@@ -75,14 +76,10 @@ def test_settings_are_minimized_over_whatever_they_are_called(tmp_path: Path, na
     (curve,) = bs.regimes(path)
     assert [point["steps"] for point in curve["points"]] == [*TRUE.values()]
     assert {point["trials"] for point in curve["points"]} == {5}
-    assert any(
-        note == f"each point is the best of the runs over {name} (5 values): --by {name} makes a "
-        "curve of each value"
-        for note in curve["notes"]
-    )
+    assert Note("settings", names=f"{name} (5 values)", by=name) in curve["notes"]
     apart = bs.regimes(path, by=[name])
     assert [each[name] for each in apart] == [0.003, 0.01, 0.03, 0.1, 0.3]
-    assert not any("best of the runs" in note for each in apart for note in each["notes"])
+    assert not any("settings" in each["note_codes"] for each in apart)
 
 
 def test_repeated_settings_are_searches_of_their_own(tmp_path: Path) -> None:
