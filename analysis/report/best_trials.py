@@ -44,11 +44,11 @@ def best_trials(data: FigureData, views: Iterable[View]) -> dict[str, dict[str, 
         )
         for row, evaluations in measured.groupby("row"):
             places = np.linspace(0, len(evaluations) - 1, min(len(evaluations), _EVALUATIONS))
-            shown = evaluations.iloc[np.unique(places.round().astype(int))]
+            thinned = evaluations.iloc[np.unique(places.round().astype(int))]
             made.setdefault(ids[row], {}).update(
                 metric=metric,
-                steps=shown["step"].tolist(),
-                values=compact(shown["value"].tolist()),
+                steps=thinned["step"].tolist(),
+                values=compact(thinned["value"].tolist()),
             )
     return made
 
