@@ -6,6 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 from results.counts import plural
 
+CITATIONS = {
+    "shallue_2019_digitized": "Shallue et al. 2019",
+    "zhang_2024": "Zhang et al. 2024",
+    "mlperf_rcp": "MLPerf",
+}
+"""What people call the packaged sources of other authors."""
+
 
 def sizes(batch_sizes: Sequence[int]) -> str:
     """``batch size 8``, ``batch sizes 8, 16``."""

@@ -18,7 +18,7 @@ from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, ground, ink
 from analysis.figures.drawing.marks import entry
 from analysis.figures.drawing.page import Page, name_once
-from analysis.figures.drawing.style import DASHES, grid, size_axis, size_bar, size_colours
+from analysis.figures.drawing.style import DASHES, colour_bar, grid, log_colours, size_axis
 from analysis.fit.interval import Interval
 from analysis.fit.search_limits import SearchTrend, search_trend
 from analysis.formatting import units
@@ -51,7 +51,7 @@ def draw(data: FigureData, *, page: Page) -> Axes:
     heights = (1.8, 1.8) if any(trends) else (1.8,)
     axes, *beneath = page.panels([len(curves)], "curve", 1.9, *heights)
     sizes = [size for curve in curves for size, _ in _budgets(curve)]
-    colours = size_colours(sizes)
+    colours = log_colours(sizes)
     highest = [max(budget.fewest_ratio for _, budget in _budgets(curve)) for curve in curves]
     top = max(min(_TOP, ratio) for ratio in highest)
     for ax, curve, name in zip(axes, curves, labels([c.group for c in curves]), strict=True):
@@ -65,7 +65,8 @@ def draw(data: FigureData, *, page: Page) -> Axes:
     every = [ax for row in (axes, *beneath) for ax in row]
     for row in (axes, *beneath):
         name_once(row)
-    size_bar(every, colours, units(curve.example_unit for curve in curves))
+    unit = units(curve.example_unit for curve in curves)
+    colour_bar(every, colours, f"batch size ({unit})")
     mean = "geometric mean; beneath, trend" if beneath else "geometric mean"
     handles = [
         entry(mean, color=ink(), linewidth=1.8),

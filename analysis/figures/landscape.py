@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 
+from analysis.curves.curve import Curve
 from analysis.curves.groups import labels
-from analysis.curves.points import Point
 from analysis.curves.runs import TrialOutcome
 from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, ink
 from analysis.figures.drawing.marks import entry
 from analysis.figures.drawing.page import Page, name_once
-from analysis.figures.drawing.style import (
-    grid,
-    log2_axis,
-    log10_axis,
-    size_bar,
-    size_colours,
-)
+from analysis.figures.drawing.style import colour_bar, grid, log2_axis, log10_axis, log_colours
 from analysis.formatting import units
 from results.errors import ResultsError
 
@@ -34,29 +30,34 @@ def draw(data: FigureData, *, page: Page) -> Axes:
     """A panel a curve: each trial's learning rate (divided by 1 - momentum where the optimizer has
     that meaning) against its steps to target, in the colour of its batch size.
 
-    Ringed points are the best of each batch size. Above the steps stand trials that did not reach
-    the target within their budget (dashes) and those that diverged (crosses): to the left of the
-    best they were too slow, to the right too fast. Trials that were cut off are left out.
+    Ringed points are the best of each batch size; lines join the fewest steps of each octave of
+    learning rates. Above stand trials that did not reach the target within their budget (dashes)
+    and those that diverged (crosses): to the left of the best they were too slow, to the right too
+    fast. Trials that were cut off are left out.
     """
-    curves = [curve for curve in data.curves if any(_hits(point) for point in curve.points)]
-    if not curves:
+    frame = numbers(data)
+    hits = frame.dropna(subset="steps")["curve"].unique()
+    if not len(hits):
         raise ResultsError(
             "no learning rates to draw", hint="this figure needs trials of a search, not steps"
         )
-    frame = numbers(data)
-    colours = size_colours([point.batch_size for curve in curves for point in curve.points])
+    curves = [curve for curve in data.curves if curve.label in hits]
+    frame = frame[frame["curve"].isin(hits)]
+    colours = log_colours(frame["batch_size"])
     (axes,) = page.panels([len(curves)], "curve", 1.9, 1.9)
     names = labels([curve.group for curve in curves])
     for ax, curve, name in zip(axes, curves, names, strict=True):
         _draw_panel(ax, frame[frame["curve"] == curve.label], colours)
         page.title(ax, name, color=ink())
     name_once(axes)
-    size_bar(axes, colours, units(curve.example_unit for curve in curves))
-    outcomes = {t.became for curve in curves for p in curve.points for t in p.trial_outcomes}
+    unit = units(curve.example_unit for curve in curves)
+    colour_bar(axes, colours, f"batch size ({unit})")
+    outcomes = {*frame["became"]}
     best = {"markeredgecolor": ink(), "markeredgewidth": 0.9}
     handles = [
         entry("target reached", marker="o", markersize=2.6, color=faint()),
         entry("best", marker="o", markersize=5.5, color=faint(), **best),
+        entry("fewest steps by octave", color=faint(), linewidth=0.8),
         *(entry(name, marker=marker, markersize=3.5, color=faint(), markeredgewidth=0.8)
           for name, marker in _MARKERS.items() if name in outcomes),
     ]  # fmt: skip
@@ -66,43 +67,30 @@ def draw(data: FigureData, *, page: Page) -> Axes:
 
 def numbers(data: FigureData) -> pd.DataFrame:
     """A row a trial with a learning rate: its values in the figure, and whether it is the best."""
+    frame = rated(data.curves)
+    return frame[frame["became"] != "dominated"].reset_index(drop=True)
+
+
+def rated(curves: Sequence[Curve]) -> pd.DataFrame:
+    """A row a trial with a learning rate, also of those that were cut off."""
     rows = [
-        {
-            "curve": curve.label,
-            "batch_size": point.batch_size,
-            "trial": trial.trial,
-            "became": trial.became,
-            "rate": rate,
-            "divided_by_one_minus_momentum": trial.momentum is not None,
-            "steps": trial.steps,
-            "best": trial is _best(point),
-        }
-        for curve in data.curves
+        (curve.label, point.batch_size, each.trial, each.became, rate,
+         each.momentum is not None, each.steps)
+        for curve in curves
         for point in curve.points
-        for trial, rate in _drawn(point)
-    ]
-    names = ("curve", "batch_size", "trial", "became", "rate", "divided_by_one_minus_momentum")
-    return pd.DataFrame(rows, columns=[*names, "steps", "best"])
+        for each in point.trial_outcomes
+        if (rate := _rate(each)) is not None
+    ]  # fmt: skip
+    names = ["curve", "batch_size", "trial", "became", "rate", "divided_by_one_minus_momentum"]
+    frame = pd.DataFrame(rows, columns=[*names, "steps"]).astype({"steps": float})
+    hits = frame.dropna(subset="steps").groupby(["curve", "batch_size"])["steps"]
+    return frame.assign(best=frame.index.isin(hits.idxmin()))
 
 
 def _rate(trial: TrialOutcome) -> float | None:
     if trial.learning_rate is None or not trial.learning_rate > 0:
         return None
     return trial.learning_rate if trial.momentum is None else trial.effective_learning_rate
-
-
-def _drawn(point: Point) -> list[tuple[TrialOutcome, float]]:
-    """The trials in the figure, with their rates."""
-    rated = [(trial, _rate(trial)) for trial in point.trial_outcomes if trial.became != "dominated"]
-    return [(trial, rate) for trial, rate in rated if rate is not None]
-
-
-def _hits(point: Point) -> list[TrialOutcome]:
-    return [t for t in point.trial_outcomes if t.steps is not None and _rate(t) is not None]
-
-
-def _best(point: Point) -> TrialOutcome | None:
-    return min(_hits(point), key=lambda trial: trial.steps or 0.0, default=None)
 
 
 def _draw_panel(ax: Axes, trials: pd.DataFrame, colours: ScalarMappable) -> None:
@@ -124,6 +112,10 @@ def _draw_panel(ax: Axes, trials: pd.DataFrame, colours: ScalarMappable) -> None
         ax.scatter(each["rate"], y, s=9, c=each["batch_size"], marker=marker, linewidths=0.7,
                    zorder=3, **sized)  # fmt: skip
     hits, best = trials[trials["steps"].notna()], trials[trials["best"]]
+    for size, each in hits.groupby("batch_size"):
+        lowest = each.loc[each.groupby(np.floor(np.log2(each["rate"])))["steps"].idxmin()]
+        ax.plot(lowest["rate"], lowest["steps"], color=colours.to_rgba(np.array(size)),
+                linewidth=0.8, zorder=2)  # fmt: skip
     ax.scatter(hits["rate"], hits["steps"], s=7, c=hits["batch_size"], linewidths=0, zorder=4,
                **sized)  # fmt: skip
     ax.scatter(best["rate"], best["steps"], s=30, c=best["batch_size"], edgecolors=ink(),

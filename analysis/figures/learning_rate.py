@@ -21,8 +21,10 @@ from analysis.figures.drawing.facets import Pair, styles_of
 from analysis.figures.drawing.optimizer_styles import CurveStyle
 from analysis.figures.drawing.page import Page
 from analysis.figures.drawing.style import DASHES, grid, log10_axis, size_axis
+from analysis.fit.laws import line
 from analysis.fit.reference_lines import LINEAR, SQUARE_ROOT, best_rates, level
-from analysis.formatting import units
+from analysis.fit.regimes import Regimes
+from analysis.formatting import interval, units
 from results.errors import ResultsError
 
 RULES: Sequence[tuple[str, float, Any]] = (
@@ -31,23 +33,31 @@ RULES: Sequence[tuple[str, float, Any]] = (
 )
 
 
+def rule_column(name: str) -> str:
+    """The column of numbers that has what a rule says."""
+    return name.replace("-", "_").replace(" ", "_")
+
+
 def draw(data: FigureData, *, page: Page) -> Axes:
     """A panel a curve over one axis of batch sizes, both logarithmic.
 
     Points are the learning rate of the best trial, divided by 1 - momentum where the optimizer
     has that meaning; bars reach over the up to four best. Rules are fitted in log learning rate
     over the batch sizes up to the critical one (all, where none is known), each with its level
-    alone free: a lucky smallest batch size tilts neither.
+    alone free: a lucky smallest batch size tilts neither. A title has the power of the batch size
+    by which the best rates grow there, with its 90 % interval.
     """
     pairs = with_rates(data)
     curves = [curve for curve, _ in pairs]
     (axes,) = page.panels([len(pairs)], "curve", 2.1, 1.15, sharex=True, across=1)
     names = labels([curve.group for curve in curves])
-    styles = styles_of(names)
+    styles, frame = styles_of(names), numbers(data)
     for ax, pair, name in zip(axes, pairs, names, strict=True):
-        _draw_panel(ax, pair, styles[name])
+        rows = frame[frame["curve"] == pair[0].label]
+        _draw_panel(ax, pair, rows, styles[name])
         plain = " (plain rate)" if measure(pair[0]) != measure(curves[0]) else ""
-        page.title(ax, name + plain, color=styles[name].colour, fontweight="bold")
+        power = growth_text(growth(*pair))
+        page.title(ax, name + plain + power, color=styles[name].colour, fontweight="bold")
     size_axis(axes[0], [size for curve in curves for size in curve.batch_sizes], page.panel)
     unit = units(curve.example_unit for curve in curves)
     page.name_axes(axes, f"batch size ({unit})", measure(curves[0]))
@@ -76,10 +86,28 @@ def numbers(data: FigureData) -> pd.DataFrame:
             }
         )
         for name, power, _ in RULES:
-            column = name.replace("-", "_").replace(" ", "_")
-            frame[column] = level(curve, fit, power) * frame["batch_size"].astype(float) ** power
+            sizes = frame["batch_size"].astype(float)
+            frame[rule_column(name)] = level(curve, fit, power) * sizes**power
         frames.append(frame)
     return pd.concat(frames, ignore_index=True)
+
+
+def growth(curve: Curve, fit: Regimes | None) -> Sequence[float]:
+    """The power of the batch size by which the best rate grows, and its 90 % interval: of a line
+    through the batch sizes up to the critical one (all, where fewer than three lie there). NaN
+    where even these are too few."""
+    sizes, rates = best_rates(curve)
+    low = sizes <= ((fit and fit.critical_batch_size.value) or np.inf)
+    x, y = np.log([sizes, rates])[:, low if low.sum() > 2 else sizes > 0]
+    if len(x) < 3:
+        return [np.nan] * 3
+    made = line(x, y, np.full(len(x), 1e-3))
+    return [made.slope + by * made.slope_by for by in (0, -1, 1)]
+
+
+def growth_text(ends: Sequence[float]) -> str:
+    """The same for the title of a panel."""
+    return "" if np.isnan(ends[0]) else f" · best ∝ B^{interval(*ends, number='{:.2f}'.format)}"
 
 
 def with_rates(data: FigureData) -> list[Pair]:
@@ -107,30 +135,27 @@ def measure(curve: Curve) -> str:
     return "best effective learning rate" if divided else "best learning rate"
 
 
-def _draw_panel(ax: Axes, pair: Pair, style: CurveStyle) -> None:
+def _draw_panel(ax: Axes, pair: Pair, rows: pd.DataFrame, style: CurveStyle) -> None:
     curve, fit = pair
-    sizes, best = best_rates(curve)
-    rates = [rate for point in curve.points for rate in point.rates]
-    low, high = min(rates) / 2, max(rates) * 2
+    low, high = rows["low"].min() / 2, rows["high"].max() * 2
     ax.set_yscale("log")
     ax.set_ylim(low, high)
     log10_axis(ax.yaxis, low, high)
     grid(ax)
-    ends = np.array([sizes.min(), sizes.max()])
-    for _, power, dashes in RULES:
-        ax.plot(ends, level(curve, fit, power) * ends**power, color=ink(), linewidth=0.9,
-                linestyle=dashes, zorder=2)  # fmt: skip
+    sizes = rows["batch_size"]
+    for name, _, dashes in RULES:
+        ax.plot(sizes, rows[rule_column(name)], color=ink(), linewidth=0.9, linestyle=dashes,
+                zorder=2)  # fmt: skip
     critical = None if fit is None else fit.critical_batch_size
     if critical is not None and critical.value is not None:
         ax.axvline(critical.value, color=faint(), linewidth=0.8, zorder=1)
         if critical.low is not None and critical.high is not None:
             ax.axvspan(critical.low, critical.high, color=grey("#ececec"), linewidth=0, zorder=0)
-    rated = [point for point in curve.points if point.rates]
-    ax.vlines(sizes, [min(p.rates) for p in rated], [max(p.rates) for p in rated],
-              color=style.colour, linewidth=0.8, zorder=3)  # fmt: skip
-    marks.dots(ax, sizes, best, style)
-    for point in rated:
-        marks.ring(ax, point.batch_size, point.rates[0], rate_edges(point))
+    ax.vlines(sizes, rows["low"], rows["high"], color=style.colour, linewidth=0.8, zorder=3)
+    marks.dots(ax, sizes, rows["effective_learning_rate"], style)
+    for point in curve.points:
+        if point.rates:
+            marks.ring(ax, point.batch_size, point.rates[0], rate_edges(point))
 
 
 def _handles(curves: Sequence[Curve]) -> list[Artist]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
@@ -18,7 +17,7 @@ from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, ground, ink, tint, visible
 from analysis.figures.drawing.marks import OUTCOMES
 from analysis.figures.drawing.page import Page
-from analysis.figures.drawing.style import BLUE, VERMILION, number
+from analysis.figures.drawing.style import BLUE, VERMILION, size_ticks
 from analysis.formatting import units
 from results.counts import count
 from results.errors import ResultsError
@@ -41,6 +40,7 @@ def draw(data: FigureData, *, page: Page) -> Axes:
     for ax, curve, name in zip(axes, curves, names, strict=True):
         rows = frame[frame["curve"] == curve.label]
         _draw_panel(ax, rows, sizes)
+        size_ticks(ax, sizes, page.panel)
         least, most = rows["ran"].min(), rows["ran"].max()
         trials = (f"{least:,}–" if least < most else "") + count(int(most), "trial")
         page.title(ax, f"{name}, {trials} a batch size", color=ink())
@@ -86,10 +86,5 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame, sizes: Sequence[int]) -> None:
         bottom += heights
     ax.set_ylim(0, 1)
     ax.set_xlim(-0.6, len(sizes) - 0.4)
-    many = len(sizes) > 7
-    ax.set_xticks(range(len(sizes)), list(map(number, sizes)), rotation=60 if many else 0)
-    if many:
-        plt.setp(ax.get_xticklabels(), ha="right", rotation_mode="anchor")
-    ax.tick_params(axis="x", length=0, pad=2)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     ax.set_yticks([0, 0.5, 1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from matplotlib.axes import Axes
 from analysis.curves.curve import Curve
 from analysis.curves.groups import labels
 from analysis.curves.points import Point
-from analysis.curves.runs import CLASSES, TrialOutcome
+from analysis.curves.runs import CLASSES
 from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, grey, ground, ink, tint, visible
 from analysis.figures.drawing.marks import OUTCOMES, entry
@@ -41,10 +40,49 @@ def draw(data: FigureData, *, page: Page) -> Axes:
          for point in curve.points if has_momentum(point)]
         for curve, name in zip(curves, names, strict=True)
     ]  # fmt: skip
-    return draw_blocks(blocks, page, across=4)
+    return _draw_blocks(blocks, page, across=4)
 
 
-def draw_blocks(blocks: Sequence[Sequence[tuple[str, Point]]], page: Page, *, across: int) -> Axes:
+def numbers(data: FigureData) -> pd.DataFrame:
+    """A row a trial that ran, also of curves without a momentum."""
+    rows = [
+        {"curve": curve.label, **row}
+        for curve in data.curves
+        for point in curve.points
+        for row in _rows(point)
+    ]
+    names = ("curve", "batch_size", "trial", "became", "steps", "learning_rate", "momentum")
+    return pd.DataFrame(rows, columns=[*names, "effective_learning_rate", "best"])
+
+
+def has_momentum(point: Point) -> bool:
+    """Whether any of its trials has a place in this figure."""
+    return any(trial.effective_learning_rate and trial.learning_rate
+               for trial in point.trial_outcomes)  # fmt: skip
+
+
+def _rows(point: Point) -> list[dict[str, Any]]:
+    """A row a trial of one batch size that ran; the best of all, those beyond the N of the curve
+    too."""
+    hits = [trial for trial in point.trial_outcomes if trial.steps is not None]
+    best = min(hits, key=lambda trial: trial.steps or 0.0, default=None)
+    names = ("trial", "became", "steps", "learning_rate", "momentum", "effective_learning_rate")
+    return [
+        {"batch_size": point.batch_size}
+        | {name: getattr(trial, name) for name in names}
+        | {"best": trial is best}
+        for trial in point.trial_outcomes
+    ]
+
+
+def _placed(point: Point) -> pd.DataFrame:
+    """The trials that have a place in the figure; ``rest`` is 1 - momentum."""
+    rates = ["learning_rate", "effective_learning_rate"]
+    trials = pd.DataFrame(_rows(point)).astype(dict.fromkeys([*rates, "momentum"], float))
+    return trials[trials[rates].gt(0).all(axis=1)].assign(rest=1 - trials["momentum"].fillna(0))
+
+
+def _draw_blocks(blocks: Sequence[Sequence[tuple[str, Point]]], page: Page, *, across: int) -> Axes:
     """A panel of each title and point, over the same axes; each block begins a row.
 
     Raises:
@@ -57,13 +95,13 @@ def draw_blocks(blocks: Sequence[Sequence[tuple[str, Point]]], page: Page, *, ac
     (axes,) = page.panels(
         counts, "batch size", _PANEL, _PANEL, sharex=True, sharey=True, across=across
     )
-    trials = [trial for _, point in panels for trial in _placed(point)]
-    rates, rest = _places(trials)
-    x_limits = rates.min() / 1.5, rates.max() * 1.5
-    y_limits = rest.min() / 1.4, min(rest.max() * 1.4, 1.6)
-    for ax, (title, point) in zip(axes, panels, strict=True):
+    placed = [_placed(point) for _, point in panels]
+    every = pd.concat(placed)
+    x_limits = every["learning_rate"].min() / 1.5, every["learning_rate"].max() * 1.5
+    y_limits = every["rest"].min() / 1.4, min(every["rest"].max() * 1.4, 1.6)
+    for ax, (title, _), trials in zip(axes, panels, placed, strict=True):
         ax.set(xscale="log", yscale="log", xlim=x_limits, ylim=y_limits)
-        _draw_panel(ax, point, x_limits, y_limits)
+        _draw_panel(ax, trials, x_limits, y_limits)
         page.title(ax, title, color=ink())
     page.name_axes(axes, "learning rate", "1 - momentum")
     outcomes = {trial.became for _, point in panels for trial in point.trial_outcomes} | {"best"}
@@ -75,50 +113,6 @@ def draw_blocks(blocks: Sequence[Sequence[tuple[str, Point]]], page: Page, *, ac
     handles.append(entry("equal effective learning rate", color=grey("#cfcfcf"), linewidth=0.8))
     page.legend(axes, handles)
     return axes[0]
-
-
-def numbers(data: FigureData) -> pd.DataFrame:
-    """A row a trial that ran, also of curves without a momentum."""
-    rows = [
-        {"curve": curve.label, **row}
-        for curve in data.curves
-        for point in curve.points
-        for row in rows_of(point)
-    ]
-    names = ("curve", "batch_size", "trial", "became", "steps", "learning_rate", "momentum")
-    return pd.DataFrame(rows, columns=[*names, "effective_learning_rate", "best"])
-
-
-def rows_of(point: Point) -> list[dict[str, Any]]:
-    """A row a trial of one batch size that ran."""
-    return [
-        {
-            "batch_size": point.batch_size,
-            "trial": trial.trial,
-            "became": trial.became,
-            "steps": trial.steps,
-            "learning_rate": trial.learning_rate,
-            "momentum": trial.momentum,
-            "effective_learning_rate": trial.effective_learning_rate,
-            "best": trial is _best(point),
-        }
-        for trial in point.trial_outcomes
-    ]
-
-
-def has_momentum(point: Point) -> bool:
-    """Whether any of its trials has a place in this figure."""
-    return bool(_placed(point))
-
-
-def _placed(point: Point) -> list[TrialOutcome]:
-    return [t for t in point.trial_outcomes if t.effective_learning_rate and t.learning_rate]
-
-
-def _best(point: Point) -> TrialOutcome | None:
-    """Of all that ran: those beyond the N of the curve too."""
-    hits = [trial for trial in point.trial_outcomes if trial.steps is not None]
-    return min(hits, key=lambda trial: trial.steps or 0.0, default=None)
 
 
 def _marker(name: str) -> dict[str, Any]:
@@ -139,44 +133,29 @@ def _marker(name: str) -> dict[str, Any]:
     return markers[name]
 
 
-def _places(trials: Sequence[TrialOutcome]) -> np.ndarray:
-    """Learning rates and 1 - momentum, (2, n)."""
-    return np.array([[t.learning_rate, 1 - (t.momentum or 0.0)] for t in trials], dtype=float).T
-
-
-def _draw_panel(ax: Axes, point: Point, x_limits: Limits, y_limits: Limits) -> None:
-    placed = _placed(point)
+def _draw_panel(ax: Axes, trials: pd.DataFrame, x_limits: Limits, y_limits: Limits) -> None:
     first, last = np.log10(x_limits[0] / y_limits[1]), np.log10(x_limits[1] / y_limits[0])
     for power in range(int(np.ceil(first)), int(np.floor(last)) + 1):
         rate = 10.0**power
         ends = np.clip(np.array(y_limits) * rate, *x_limits)
         if ends[1] > ends[0] * 1.02:
             ax.plot(ends, ends / rate, color=grey("#cfcfcf"), linewidth=0.6, zorder=1)
-    classes = [(name, [t for t in placed if t.became == name]) for name in CLASSES]
-    for name, trials in (*classes, ("best", [t for t in placed if t is _best(point)])):
-        if trials:
-            ax.plot(*_places(trials), linestyle="none", **_marker(name))
+    classes = [(name, trials[trials["became"] == name]) for name in CLASSES]
+    for name, each in (*classes, ("best", trials[trials["best"]])):
+        ax.plot(each["learning_rate"], each["rest"], linestyle="none", **_marker(name))
     log10_axis(ax.xaxis, *x_limits, most=3)
     log10_axis(ax.yaxis, *y_limits, most=4)
 
 
 MOST = 4
 """Batch sizes in a row: the smallest, the largest, and between them evenly."""
+Row = tuple[Curve, str, Sequence[Point]]
+"""A curve, the name that distinguishes its row of panels from the others, and its batch sizes."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """A row of panels: some batch sizes of a curve."""
-
-    curve: Curve
-    name: str
-    """The name that distinguishes it from the other rows."""
-    sizes: Sequence[int]
-
-    @property
-    def points(self) -> list[Point]:
-        """Those of ``sizes``."""
-        return [point for point in self.curve.points if point.batch_size in self.sizes]
+def row_of(curve: Curve, name: str, sizes: Sequence[int]) -> Row:
+    """A row of panels of some batch sizes of a curve."""
+    return curve, name, [point for point in curve.points if point.batch_size in sizes]
 
 
 def with_momentum(curves: Sequence[Curve]) -> list[Curve]:
@@ -206,21 +185,20 @@ def shared_sizes(curves: Sequence[Curve]) -> list[int]:
 def draw_rows(rows: Sequence[Row], page: Page) -> Axes:
     """A panel a batch size of each row, which is named in its titles."""
     blocks = [
-        [("\n".join(filter(None, (row.name, f"B = {number(p.batch_size)}"))), p)
-         for p in row.points]
-        for row in rows
-        if row.points
-    ]  # fmt: skip
-    return draw_blocks(blocks, page, across=max(map(len, blocks)))
+        [("\n".join(filter(None, (name, f"B = {number(p.batch_size)}"))), p) for p in points]
+        for _, name, points in rows
+        if points
+    ]
+    return _draw_blocks(blocks, page, across=max(map(len, blocks)))
 
 
 def tabulate_rows(rows: Sequence[Row]) -> pd.DataFrame:
     """A row a trial of each panel."""
     return pd.DataFrame(
         [
-            {"curve": row.curve.label, "row": row.name, **values}
-            for row in rows
-            for point in row.points
-            for values in rows_of(point)
+            {"curve": curve.label, "row": name, **values}
+            for curve, name, points in rows
+            for point in points
+            for values in _rows(point)
         ]
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.patches import Patch
 
 from analysis.curves.curve import Curve
@@ -33,7 +32,6 @@ from analysis.figures.drawing.style import (
 from analysis.figures.drawing.text_fit import no_snake_case
 from results.counts import count
 from results.errors import ResultsError
-from results.targets.evaluations import Evaluations
 from results.targets.target import Target
 
 MOST = 12
@@ -45,15 +43,9 @@ class _Panel:
     curve: Curve
     target: Target
     point: Point
-    evaluations: Mapping[str, np.ndarray]
-    """Steps, values and standard errors of each trial, (3, n); an error is NaN where a whole split
-    was evaluated."""
-
-    @property
-    def outcomes(self) -> dict[str, str]:
-        """The outcome of each trial that has measurements."""
-        outcomes = {str(trial.trial): trial.became for trial in self.point.trial_outcomes}
-        return {trial: outcomes[trial] for trial in self.evaluations}
+    evaluations: pd.DataFrame
+    """A row an evaluation of every trial: its step, value and standard error, which is NaN where a
+    whole split was evaluated; the trial, what it became, and whether it is the best."""
 
 
 def draw(data: FigureData, *, page: Page) -> Axes:
@@ -64,21 +56,21 @@ def draw(data: FigureData, *, page: Page) -> Axes:
     part of their split the values are its means, in a band of one standard error. Of more batch
     sizes than a figure holds those are shown that divide them evenly, the ends among them.
     """
-    chosen = _chosen(data)
-    panels = _panels(data, chosen)
+    panels = _panels(data)
     names = labels([panel.curve.group for panel in panels])
     # One pair of axes is for one batch size, also of those that are not shown.
-    curves = {id(curve): curve for curve, _ in chosen}.values()
+    curves = {id(panel.curve): panel.curve for panel in panels}.values()
     panel_count = len(panels) if page.ax is None else sum(len(curve.points) for curve in curves)
     (axes,) = page.panels(
         [panel_count], "batch size", 1.55, 1.3, sharex=True, sharey=True, across=4
     )
-    several = len({id(panel.curve) for panel in panels}) > 1
     limits = _limits(panels)
     for ax, panel, name in zip(axes, panels, names, strict=True):
         _draw_panel(ax, panel, *limits)
         size = number(panel.point.batch_size)
-        page.title(ax, f"{name}, B = {size}" if several else f"batch size {size}", color=ink())
+        page.title(
+            ax, f"{name}, B = {size}" if len(curves) > 1 else f"batch size {size}", color=ink()
+        )
     page.name_axes(axes, "steps", no_snake_case(panels[0].target.metric))
     page.legend(axes, _handles(panels))
     return axes[0]
@@ -87,26 +79,17 @@ def draw(data: FigureData, *, page: Page) -> Axes:
 def numbers(data: FigureData) -> pd.DataFrame:
     """A row an evaluation of every trial in the figure; the standard errors of means over a part of
     a split, if there are any."""
+    panels = _panels(data)
     rows = pd.concat(
         [
-            pd.DataFrame(
-                {
-                    "curve": panel.curve.label,
-                    "batch_size": panel.point.batch_size,
-                    "trial": trial,
-                    "became": panel.outcomes[trial],
-                    "best": trial == panel.point.trial,
-                    "step": step.astype(int),
-                    panel.target.metric: value,
-                    "standard_error": error,
-                }
-            )
-            for panel in _panels(data, _chosen(data))
-            for trial, (step, value, error) in panel.evaluations.items()
+            panel.evaluations.assign(curve=panel.curve.label, batch_size=panel.point.batch_size)
+            for panel in panels
         ],
         ignore_index=True,
     )
-    return rows if rows["standard_error"].notna().any() else rows.drop(columns="standard_error")
+    columns = ["curve", "batch_size", "trial", "became", "best", "step", "value"]
+    columns += ["standard_error"] * bool(rows["standard_error"].notna().any())
+    return rows[columns].rename(columns={"value": panels[0].target.metric})
 
 
 def _chosen(data: FigureData) -> list[tuple[Curve, Point]]:
@@ -135,38 +118,32 @@ def _chosen(data: FigureData) -> list[tuple[Curve, Point]]:
     return [(curve, point) for curve in curves for point in _spread(curve, MOST // len(curves))]
 
 
-def _panels(data: FigureData, chosen: Sequence[tuple[Curve, Point]]) -> list[_Panel]:
-    """The batch sizes with their evaluations, which are read once."""
-    trials = [
-        str(trial.trial)
-        for _, point in chosen
-        for trial in point.trial_outcomes
-        if trial.trial is not None
-    ]
+def _panels(data: FigureData) -> list[_Panel]:
+    """The batch sizes with their evaluations, which are read once: by step, without values that are
+    not finite."""
+    chosen = _chosen(data)
     target = chosen[0][0].target
     assert target is not None
-    read = _read(data.evaluations, trials, target.metric)
-    panels = [
-        _Panel(
-            curve=curve,
-            target=curve.target,
-            point=point,
-            evaluations={
-                str(trial.trial): read[str(trial.trial)]
-                for trial in point.trial_outcomes
-                if str(trial.trial) in read
-            },
-        )
-        for curve, point in chosen
-        if curve.target is not None
-    ]
-    measured = [panel for panel in panels if panel.evaluations]
-    if not measured:
+    trials = [str(t.trial) for _, point in chosen for t in point.trial_outcomes if t.trial]
+    names = [*dict.fromkeys(trials)]
+    sql = """SELECT row, step, value, if(partial, standard_error, NULL) AS standard_error
+    FROM evaluations WHERE isfinite(value) ORDER BY row, step"""
+    read = data.evaluations.select(sql, {"trial": names}, target.metric)
+    read = read.astype({"step": int, "value": float, "standard_error": float})
+    read["trial"] = [names[row] for row in read.pop("row")]
+    panels = []
+    for curve, point in chosen:
+        became = {str(trial.trial): trial.became for trial in point.trial_outcomes}
+        rows = read[read["trial"].isin(became)]
+        rows = rows.assign(became=rows["trial"].map(became), best=rows["trial"] == point.trial)
+        if len(rows) and curve.target is not None:
+            panels.append(_Panel(curve=curve, target=curve.target, point=point, evaluations=rows))
+    if not panels:
         raise ResultsError(
             "no training curves to draw: there are no measurements beside these trials",
             hint="published points and tables of steps have none",
         )
-    return measured
+    return panels
 
 
 def _spread(curve: Curve, most: int) -> list[Point]:
@@ -179,17 +156,6 @@ def _spread(curve: Curve, most: int) -> list[Point]:
     return [ran[place] for place in np.round(np.linspace(0, len(ran) - 1, most)).astype(int)]
 
 
-def _read(evaluations: Evaluations, trials: Sequence[str], metric: str) -> dict[str, np.ndarray]:
-    """Steps, values and standard errors of each trial, by step, without values that are not
-    finite."""
-    names = [*dict.fromkeys(trials)]
-    sql = """SELECT row, step, value, if(partial, standard_error, NULL) AS error
-    FROM evaluations WHERE isfinite(value) ORDER BY row, step"""
-    rows = evaluations.select(sql, {"trial": names}, metric)
-    parts = rows.astype({"error": float}).groupby("row")
-    return {names[part["row"].iloc[0]]: part.to_numpy(float)[:, 1:].T for _, part in parts}
-
-
 def _colour(outcome: str) -> Any:
     if outcome == "reached":
         return tint(visible(BLUE), 0.4)
@@ -199,17 +165,12 @@ def _colour(outcome: str) -> Any:
 def _limits(panels: Sequence[_Panel]) -> tuple[tuple[float, float], tuple[float, float]]:
     """One range of steps and of values for all panels: what trials that did not diverge measured;
     the others are cut off above it."""
-    finite = [
-        panel.evaluations[trial][1]
-        for panel in panels
-        for trial, outcome in panel.outcomes.items()
-        if outcome != "infeasible"
-    ]
-    every = [evaluated for panel in panels for evaluated in panel.evaluations.values()]
-    values = np.concatenate(finite or [evaluated[1] for evaluated in every])
-    values = np.append(values, [panel.target.value for panel in panels])
+    every = pd.concat([panel.evaluations for panel in panels])
+    finite = every[every["became"] != "infeasible"]
+    values = np.append((finite if len(finite) else every)["value"],
+                       [panel.target.value for panel in panels])  # fmt: skip
     low, high = float(values.min()), float(np.quantile(values, 0.995))
-    steps = np.concatenate([evaluated[0] for evaluated in every])
+    steps = every["step"]
     ends = max(float(steps[steps > 0].min()), 1.0) / 1.15, float(steps.max()) * 1.15
     if low > 0 and high / low > 5:
         return ends, (low / 1.2, high * 1.3)
@@ -219,7 +180,7 @@ def _limits(panels: Sequence[_Panel]) -> tuple[tuple[float, float], tuple[float,
 def _draw_panel(
     ax: Axes, panel: _Panel, steps: tuple[float, float], values: tuple[float, float]
 ) -> None:
-    point, evaluated = panel.point, panel.evaluations
+    point = panel.point
     ax.set(xscale="log", xlim=steps, ylim=values)
     log10_axis(ax.xaxis, *steps, most=4)
     if values[0] > 0 and values[1] / values[0] > 5:
@@ -227,26 +188,25 @@ def _draw_panel(
         log10_axis(ax.yaxis, *values)
     grid(ax)
     for name in reversed(CLASSES):
-        lines = [
-            evaluated[trial][:2].T
-            for trial, outcome in panel.outcomes.items()
-            if outcome == name and trial != point.trial
-        ]
-        many = LineCollection(lines, colors=[_colour(name)], linewidths=0.5, zorder=2)
-        ax.add_collection(many, autolim=False)
-    for trial, outcome in panel.outcomes.items():
-        step, value, error = evaluated[trial]
-        if np.isfinite(error).any():  # one standard error of means over a part of a split
-            half = np.nan_to_num(error, posinf=0.0)
-            colour = tint(ink() if trial == point.trial else _colour(outcome), 0.3)
-            ax.fill_between(step, value - half, value + half, color=colour, linewidth=0, zorder=1.5)
-        if outcome == "infeasible":  # where it diverged, at the frame where that is beyond it
-            ax.plot(step[-1:], np.clip(value[-1:], *values), marker="x", color=visible(VERMILION),
-                    markersize=3.4, markeredgewidth=0.8, zorder=4, clip_on=False)  # fmt: skip
+        trials = panel.evaluations[panel.evaluations["became"] == name]
+        for _, each in trials.groupby("trial"):
+            step, value, error = each["step"], each["value"], each["standard_error"]
+            is_best = each["best"].any()
+            if np.isfinite(error).any():  # one standard error of means over a part of a split
+                half = error.replace(np.inf, 0).fillna(0)
+                colour = tint(ink() if is_best else _colour(name), 0.3)
+                ax.fill_between(step, value - half, value + half, color=colour, linewidth=0,
+                                zorder=1.5)  # fmt: skip
+            if not is_best:
+                ax.plot(step, value, color=_colour(name), linewidth=0.5, zorder=2)
+            if name == "infeasible":  # where it diverged, at the frame where that is beyond it
+                ax.plot(step[-1:], np.clip(value[-1:], *values), marker="x", zorder=4,
+                        color=visible(VERMILION), markersize=3.4, markeredgewidth=0.8,
+                        clip_on=False)  # fmt: skip
     ax.axhline(panel.target.value, color=ink(), linewidth=0.8, linestyle=DASHES, zorder=3)
-    best = evaluated.get(str(point.trial))
-    if best is not None:
-        ax.plot(*best[:2], color=ink(), zorder=5)
+    best = panel.evaluations[panel.evaluations["best"]].set_index("step")["value"]
+    if len(best):
+        ax.plot(best.index, best, color=ink(), zorder=5)
         _draw_bracket(ax, point, best)
     elif point.censored:
         ax.text(0.97, 0.94, "target not reached", transform=ax.transAxes, ha="right", va="top",
@@ -257,7 +217,7 @@ def _bracket_colour() -> Any:
     return tint(visible(ORANGE), 0.35)
 
 
-def _draw_bracket(ax: Axes, point: Point, best: np.ndarray) -> None:
+def _draw_bracket(ax: Axes, point: Point, best: pd.Series) -> None:
     """The last miss (hollow) and the first hit, and the steps between."""
     first_hit = point.minimum
     if first_hit is None:
@@ -265,9 +225,8 @@ def _draw_bracket(ax: Axes, point: Point, best: np.ndarray) -> None:
     last_miss = point.last_miss or 0.0
     ax.axvspan(max(last_miss, 0.5), first_hit, color=_bracket_colour(), linewidth=0, zorder=1)
     for step, face in ((last_miss, ground()), (first_hit, ink())):
-        places = np.flatnonzero(best[0] == step)
-        if len(places):
-            ax.plot([step], [best[1][places[0]]], marker="o", markersize=3.4, color=ink(),
+        if step in best.index:
+            ax.plot([step], [best[step]], marker="o", markersize=3.4, color=ink(),
                     markerfacecolor=face, markeredgewidth=0.8, zorder=6)  # fmt: skip
 
 
@@ -285,8 +244,7 @@ def _handles(panels: Sequence[_Panel]) -> list[Artist]:
                                      "markersize": 3.4} if name == "infeasible" else {}  # fmt: skip
             options = {"color": _colour(name), "linestyle": "-", "linewidth": 0.9, **cross}
             handles.append(entry(OUTCOMES[name], **options))
-    every = [evaluated for panel in panels for evaluated in panel.evaluations.values()]
-    if any(np.isfinite(evaluated[2]).any() for evaluated in every):
+    if any(np.isfinite(panel.evaluations["standard_error"]).any() for panel in panels):
         band = Patch(facecolor=tint(faint(), 0.3), linewidth=0, label="± 1 standard error")
         handles.append(band)
     return handles

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 FILES = Path(__file__).parent / "files"
 SCRIPTS = ("base", "steps", "search", "controls", "tables", "live", "main")
 """The parts of the page's own script, in order; they share one scope."""
+MOST_FINDINGS = 5
+"""Findings of a workload that stand under its chart; the others are folded."""
 _RENDERED = ("html", "pictures")
 """Parts of the payload that are in the page's texts already."""
 
@@ -97,7 +99,8 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.globals |= {"count": count, "agreeing": agreeing}
+    named = {"count": count, "agreeing": agreeing, "most_findings": MOST_FINDINGS}
+    templates.globals |= named
     return templates
 
 

@@ -12,13 +12,16 @@ from typing import Any
 import numpy as np
 
 from analysis.curves.curve import Curve
+from analysis.curves.groups import label
 from analysis.curves.points import Point, tabulate
 from analysis.curves.runs import CLASSES
 from analysis.fit.interval import QUANTITIES
 from analysis.fit.reference_lines import LINEAR, SQUARE_ROOT, level, perfect_examples, regime_spans
 from analysis.fit.regimes import Regimes
-from analysis.formatting import units
+from analysis.formatting import CITATIONS, units
 
+_NAMED = ("workload", "optimizer", "submitter", "recipe")
+"""Columns by which people tell published curves of one source apart."""
 DIGITS = 5
 """Significant digits of a number that is not whole."""
 _MOST_NUMBERS = 24
@@ -129,11 +132,13 @@ def _trials(point: Point) -> dict[str, Any] | None:
 
 
 def overlay(curve: Curve) -> dict[str, Any]:
-    """A published curve, which is drawn beside others: its points alone."""
+    """A published curve, which is drawn beside others: its points alone. It is called as people
+    call it: ``Shallue et al. 2019: mnist-simple-cnn, momentum``."""
+    source = str(curve.group.get("source"))
     points = [point for point in curve.points if point.steps is not None]
     ends = [point.bar or (None, None) for point in points]
     return {
-        "label": curve.label,
+        "label": f"{CITATIONS.get(source, source)}: {label(curve.group, _NAMED)}",
         "source": curve.group.get("source"),
         "workload": curve.group.get("workload"),
         "dataset": curve.group.get("dataset"),

@@ -26,6 +26,13 @@ _SLACK = 0.12
 """The part of a line of text that is not ink: boxes may meet by that much."""
 
 
+def texts(ax: Any) -> list[str]:
+    """All words that are shown in the figure of these axes."""
+    figure = ax.get_figure(root=True)
+    figure.draw_without_rendering()
+    return [t.get_text() for t in figure.findobj(Text) if t.get_visible() and t.get_text()]
+
+
 def faults(figure: Figure) -> list[str]:
     """What cannot be read, a sentence each; none of a figure that is in order."""
     texts, legends, lines = _drawn(figure)

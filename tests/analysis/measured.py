@@ -19,6 +19,7 @@ from tests.analysis.loss_surfaces import finals
 
 OTHER_DATA: Mapping[str, Callable[..., FigureData]] = {
     "optimal_batch": finals,
+    "collapse": compared,
     "crossover": compared,
 }
 """Figures that ``measured`` has no data for, and what makes theirs in a folder."""

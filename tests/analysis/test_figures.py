@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +14,7 @@ from matplotlib.scale import LogTransform
 from analysis import Curve, Regimes, curves, figures, regimes
 from analysis.fit.knee import theta
 from results.errors import ResultsError
-from tests.analysis.legible import faults
+from tests.analysis.legible import faults, texts
 from tests.marks import quick
 
 Make = Callable[..., pd.DataFrame]
@@ -43,15 +42,6 @@ def odd(search: Make, studies_of: Make) -> list[Curve]:
 @pytest.fixture(scope="module")
 def fits(odd: list[Curve]) -> list[Regimes]:
     return [regimes(curve) for curve in odd]
-
-
-def texts(ax: Any) -> list[str]:
-    """All words of the figure that are shown."""
-    from matplotlib.text import Text
-
-    figure = ax.get_figure(root=True)
-    figure.draw_without_rendering()
-    return [t.get_text() for t in figure.findobj(Text) if t.get_visible() and t.get_text()]
 
 
 @pytest.mark.slow

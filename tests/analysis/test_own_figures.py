@@ -1,10 +1,10 @@
-"""Forest, trade-off, training curves and landscape: what they show, and their numbers."""
+"""Forest, trade-off, collapse, training curves, landscape and map: what they show, and their
+numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,11 @@ import pytest
 import results
 from analysis import Interval, compare, curves, figures
 from analysis.figure_data import FigureData, Query
+from analysis.figures.learning_rate import growth
 from analysis.fit.comparisons import ratio_text
 from analysis.formatting import interval
 from results.errors import ResultsError
+from tests.analysis.legible import texts
 from tests.analysis.measured import GOAL, SIZES, TRIALS, measured
 from tests.analysis.reference import hold
 
@@ -33,14 +35,6 @@ def packaged() -> FigureData:
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> FigureData:
     return measured(tmp_path_factory.mktemp("small") / "runs")
-
-
-def texts(ax: Any) -> list[str]:
-    from matplotlib.text import Text
-
-    figure = ax.get_figure(root=True)
-    figure.draw_without_rendering()
-    return [t.get_text() for t in figure.findobj(Text) if t.get_visible() and t.get_text()]
 
 
 @pytest.mark.parametrize("name", ["forest", "tradeoff", "landscape"])
@@ -228,9 +222,48 @@ def test_the_landscape_has_every_trial_that_was_not_cut_off(small: FigureData) -
         figures.draw("landscape", steps)
 
 
-@pytest.mark.slow
-def test_references_are_of_figures(packaged: FigureData) -> None:
-    del packaged
-    folder = Path(__file__).parent / "figures_reference"
-    expected = {path.stem for path in folder.glob("*.csv")}
-    assert all(name.endswith(tuple(figures.names())) for name in expected)
+def test_a_cell_of_the_map_is_an_octave_with_the_fewest_steps_or_a_mark(small: FigureData) -> None:
+    frame = figures.numbers("rate_map", small)
+    trials = figures.numbers("landscape", small)
+    octaves = (2.0 ** np.floor(np.log2(trials["rate"]))).rename("rate_from")
+    fewest = trials.groupby(["curve", "batch_size", octaves])["steps"].min()
+    cells = frame.set_index(["curve", "batch_size", "rate_from"]).sort_index()
+    pd.testing.assert_series_equal(cells["steps"], fewest)
+    assert cells["trials"].sum() == len(trials)
+    assert {*cells.loc[fewest.isna(), "became"]} == {"not reached", "infeasible"}
+    assert {*cells.loc[fewest.notna(), "became"]} == {"reached"}
+    best = trials[trials["best"]].set_index(["curve", "batch_size"])["rate"]
+    for key, rows in frame.dropna(subset="best_rate").groupby(["curve", "batch_size"]):
+        assert (rows["best_rate"] == best[key]).all()
+    said = texts(figures.draw("rate_map", small))
+    assert {"steps to target", "linear rule", "square-root rule", "infeasible"} <= {*said}
+    steps = curves(pd.DataFrame({"batch_size": [1, 2], "steps_to_target": [9.0, 5.0],
+                                 "role": "repeat", "status": "COMPLETE"}))  # fmt: skip
+    with pytest.raises(ResultsError, match="no learning rates"):
+        figures.draw("rate_map", steps)
+
+
+def test_the_power_of_rates_on_a_rule_is_that_of_the_rule(small: FigureData) -> None:
+    points = [replace(p, rates=(0.01 * p.batch_size**0.5,)) for p in small.curves[0].points]
+    ruled = replace(small.curves[0], points=tuple(points))
+    assert growth(ruled, None) == pytest.approx([0.5] * 3, abs=5e-3)
+    assert np.isnan(growth(replace(ruled, points=ruled.points[:2]), None)).all()
+
+
+def test_exact_curves_collapse_on_the_line(plain_curve: Callable[..., Any]) -> None:
+    sizes = [2.0**i for i in range(16)]
+    knees = {"sgd": (50.0, 200.0), "adam": (9.0, 64.0)}
+    exact = [
+        plain_curve(sizes, [fewest * (1 + knee / size) for size in sizes], label=name,
+                    group={"optimizer": name})
+        for name, (fewest, knee) in knees.items()
+    ]  # fmt: skip
+    frame = figures.numbers("collapse", exact)
+    assert frame["curve"].unique().tolist() == list(knees)
+    line = 1 + 1 / frame["relative_batch_size"]
+    assert frame["relative_steps"].tolist() == pytest.approx(line.tolist(), rel=0.05)
+    assert {"sgd", "adam", "1 + critical batch size / batch size"} <= {
+        *texts(figures.draw("collapse", exact))
+    }
+    with pytest.raises(ResultsError, match="no curve has both a critical batch size"):
+        figures.draw("collapse", [plain_curve(sizes[:4], [900 / size for size in sizes[:4]])])

@@ -21,7 +21,7 @@ from analysis.figures.paper.panel_figure import draw_panels
 from analysis.figures.paper.panels import Dot, Line, Panel, PanelFigure, normalized
 from results.errors import ResultsError
 from tests.analysis import gallery
-from tests.analysis.legible import faults
+from tests.analysis.legible import faults, texts
 from tests.marks import quick
 
 pytestmark = pytest.mark.usefixtures("closed_figures")
@@ -41,14 +41,6 @@ def every(paper_results: Path) -> FigureData:
 
 def of(paper_results: Path, where: str, **options: Any) -> FigureData:
     return FigureData(Query(sources=[results.open(paper_results)], where=where, **options))
-
-
-def texts(ax: Any) -> list[str]:
-    from matplotlib.text import Text
-
-    figure = ax.get_figure(root=True)
-    figure.draw_without_rendering()
-    return [t.get_text() for t in figure.findobj(Text) if t.get_visible() and t.get_text()]
 
 
 def test_every_figure_of_the_paper_is_registered() -> None:

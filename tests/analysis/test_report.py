@@ -252,6 +252,37 @@ def test_without_javascript_findings_and_tables_are_there(made: dict[str, Any]) 
     assert re.findall(r"<h([1-6])", made["html"])[:4] == ["1", "2", "3", "3"]
 
 
+def many_of(view: dict[str, Any]) -> int:
+    """How many findings a view has, folded ones too."""
+    return sum(len(view[name]) for name in ("findings", "penalties", "compared", "crossovers"))
+
+
+def test_the_chart_is_first_and_all_but_five_findings_are_folded(made: dict[str, Any]) -> None:
+    html = made["html"]
+    assert html.index('id="p0-steps"') < html.index("<h3>Findings") < html.index("<details")
+    opened = re.sub(r"<details.*?</details>", "", html, flags=re.DOTALL)
+    assert "<table" not in opened
+    assert "a note of its own" in html
+    assert "a note of its own" not in opened
+    views = made["panels"][0]["views"]
+    assert opened.count("<li>") == sum(min(many_of(v), 5) for v in views) + len(made["sources"])
+    many = copy.deepcopy(made)
+    view = many["panels"][0]["views"][0]
+    view["findings"] = [{**view["findings"][0], "label": f"curve {i}"} for i in range(9)]
+    first, _, folded = pages.contents(many).partition('<details id="p0v0-more">')
+    assert [f"curve {i}" in first for i in range(9)] == [True] * 5 + [False] * 4
+    assert f"{many_of(view) - 5} more findings" in folded
+    assert "curve 8" in folded
+
+
+def test_published_curves_are_called_as_people_call_them(made: dict[str, Any]) -> None:
+    names = [each["label"] for each in made["published"]]
+    assert "Shallue et al. 2019: mnist-simple-cnn, momentum" in names
+    assert "Zhang et al. 2024: c4-transformer-85m, adamw_ewa" in names
+    assert "MLPerf: resnet, lars, NVIDIA" in names
+    assert len({*names}) == len(names)
+
+
 @pytest.mark.slow
 def test_a_csv_of_steps_alone(tmp_path: Path) -> None:
     curve = tmp_path / "curve.csv"

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 
 from analysis import Curve, curves, figures
 from analysis.curves.runs import shares
 from analysis.fit.search_limits import search_trend
 from results.errors import ResultsError
-from tests.analysis.legible import faults
+from tests.analysis.legible import texts
 
 Make = Callable[..., pd.DataFrame]
 pytestmark = pytest.mark.usefixtures("closed_figures")
@@ -46,14 +45,6 @@ def off(fates: pd.DataFrame) -> list[Curve]:
 def kept(search: Make) -> list[Curve]:
     both = [search("sgd", n=24, sizes=SIZES), search("adam", n=24, sizes=SIZES, seed=1)]
     return curves(pd.concat(both))
-
-
-def texts(ax: Any) -> list[str]:
-    from matplotlib.text import Text
-
-    figure = ax.get_figure(root=True)
-    figure.draw_without_rendering()
-    return [t.get_text() for t in figure.findobj(Text) if t.get_visible() and t.get_text()]
 
 
 def test_the_budget_says_what_it_shows(kept: list[Curve]) -> None:
@@ -192,19 +183,6 @@ def test_curves_without_a_momentum_have_no_such_figure(kept: list[Curve], off: l
     assert figure is not None
     assert len(figure.axes) == len(SIZES)
     assert len(figures.numbers("search", [*kept, *off])["curve"].unique()) == 3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["budget", "rates", "search"])
-def test_nothing_that_is_written_leaves_the_page(
-    kept: list[Curve], off: list[Curve], name: str
-) -> None:
-    for drawn_curves in (off, kept, [*kept, *off]):
-        if name == "search" and drawn_curves is kept:
-            continue
-        figure = figures.draw(name, drawn_curves).get_figure(root=True)
-        assert isinstance(figure, Figure)
-        assert faults(figure) == []
 
 
 def test_a_pair_of_axes_holds_a_single_panel(kept: list[Curve], off: list[Curve]) -> None:

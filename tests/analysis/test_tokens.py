@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.text import Text
 
 import results
 from analysis import figures
@@ -26,6 +25,7 @@ from results.errors import ResultsError
 from tests.analysis import gallery
 from tests.analysis.compared import compared
 from tests.analysis.gallery import Row
+from tests.analysis.legible import texts
 from tests.analysis.measured import measured
 from tests.marks import quick
 
@@ -36,12 +36,19 @@ PAPER = [name for name in figures.names() if name.startswith("shallue-")]
 ELSEWHERE = {"optimal_batch"}
 """Figures of final losses, whose law is not proportional to the unit: ``test_final_losses``."""
 OURS = [name for name in figures.names() if name not in {*PAPER, *ELSEWHERE}]
-WITHOUT = {"training", "search", "techniques", "shallue-fig9", "shallue-fig10"}
+WITHOUT = {"training", "search", "techniques", "collapse", "shallue-fig9", "shallue-fig10"}
 """Figures without an axis of batch sizes."""
 EXACT = {"batch_size", "examples"}
 """Columns that are exactly TOKENS times those in examples."""
 SCALED = EXACT | {"value", "low", "high", "limit", "perfect_scaling", "normalized_at"}
-SCALED |= {"min_examples", "fitted_examples", "crossover", "crossover_low", "crossover_high"}
+SCALED |= {
+    "critical_batch_size",
+    "min_examples",
+    "fitted_examples",
+    "crossover",
+    "crossover_low",
+    "crossover_high",
+}
 
 
 def sequences(row: Row) -> Row:
@@ -54,10 +61,12 @@ def sequences(row: Row) -> Row:
 def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, FigureData]:
     root = tmp_path_factory.mktemp("tokens")
     paper = gallery.write(root / "paper", sequences)
+    pair = compared(root / "pair", sequences)
     return {
         "paper": FigureData(Query(sources=[results.open(paper)])),
         "ours": measured(root / "ours", sequences),
-        "crossover": compared(root / "crossover", sequences),
+        "crossover": pair,
+        "collapse": pair,
     }
 
 
@@ -72,10 +81,7 @@ def in_unit(data: FigureData, unit: str | None) -> FigureData:
 
 
 def written(name: str, data: FigureData) -> str:
-    figure = figures.draw(name, data).get_figure(root=True)
-    assert figure is not None
-    figure.draw_without_rendering()
-    return "\n".join(t.get_text() for t in figure.findobj(Text) if t.get_visible())
+    return "\n".join(texts(figures.draw(name, data)))
 
 
 def compare(plain: pd.DataFrame, tokens: pd.DataFrame) -> set[str]:

@@ -69,7 +69,9 @@ class Seen:
             self.page.wait_for_timeout(50)
 
     def drawn(self, chart: str) -> None:
-        """Scroll to a chart and wait until it is drawn."""
+        """Unfold and scroll to a chart, and wait until it is drawn."""
+        unfold = "(id) => document.getElementById(id).closest('details')?.setAttribute('open', '')"
+        self.page.evaluate(unfold, chart)
         self.page.locator(f"#{chart}").scroll_into_view_if_needed()
         self.page.wait_for_selector(f"#{chart}[data-drawn]")
 

@@ -136,7 +136,8 @@ def test_status_first_then_the_report_and_choices_stay(
     seen.drawn("p0-steps")
     seen.page.get_by_role("button", name="momentum", exact=True).click()
     seen.page.get_by_role("button", name="examples", exact=True).click()
-    table = seen.page.locator(".numbers:visible table").first
+    seen.page.locator("summary:visible", has_text="Regimes").click()
+    table = seen.page.locator(".numbers:visible table:visible")
     heading = table.locator("th", has_text="critical batch size")
     heading.get_by_role("button").click()
     seen.page.locator("summary", has_text="points, and the trial").first.click()
@@ -147,7 +148,7 @@ def test_status_first_then_the_report_and_choices_stay(
     later["panels"][0]["views"][0]["curves"][0]["points"]["steps"][0] = 999
     server.state, server.tag = {"payload": later, "status": STATUS}, "c"
     again(seen, server)
-    seen.page.get_by_text("Findings, later").wait_for()
+    seen.page.get_by_text("Findings, later").first.wait_for()
     drawn = seen.traces("p0-steps", "points")
     assert [each["name"] for each in drawn] == ["sgd"]
     assert drawn[0]["y"][0] == 999 * reported.SIZES[0]

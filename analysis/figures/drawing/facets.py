@@ -10,17 +10,11 @@ from analysis.figures.drawing.optimizer_styles import CurveStyle, style_numbers
 from analysis.figures.drawing.style import curve_style
 from analysis.figures.drawing.text_fit import no_snake_case
 from analysis.fit.regimes import Regimes
-from analysis.formatting import units
+from analysis.formatting import CITATIONS, units
 
 Pair = tuple[Curve, Regimes | None]
 Pairs = list[Pair]
 
-SOURCES = {
-    "shallue_2019_digitized": "Shallue et al. 2019",
-    "zhang_2024": "Zhang et al. 2024",
-    "mlperf_rcp": "MLPerf",
-}
-"""Citations of other authors in a legend."""
 _ESTIMATORS = {
     "run": "every run a point",
     "minimum": "best of {}",
@@ -40,11 +34,16 @@ def facets(pairs: Pairs) -> list[Pairs]:
 
 
 def curve_names(pairs: Pairs) -> list[str]:
-    """Names that distinguish the curves of a panel, for its legend."""
+    """Names that distinguish the curves of a panel, for its legend; a data set and a model of which
+    the workload's name has them are in it."""
     groups = [dict(curve.group) for curve, _ in pairs]
     for group in groups:
         if group.get("source"):
-            group["source"] = SOURCES.get(str(group["source"]), group["source"])
+            group["source"] = CITATIONS.get(str(group["source"]), group["source"])
+        implied = (
+            n for n in ("dataset", "model") if str(group.get(n)) in str(group.get("workload"))
+        )
+        group |= dict.fromkeys(implied)
     return [no_snake_case(name) for name in labels(groups)]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -37,25 +38,25 @@ def curve_style(i: int) -> CurveStyle:
     return CurveStyle(to_hex(colours[i % len(colours)]), other.marker, other.line)
 
 
-def size_colours(sizes: Sequence[float]) -> ScalarMappable:
-    """The colours of batch sizes: viridis without its yellow, which is hard to see on white paper,
-    or without its violet, which is hard to see on black."""
-    low, high = min(sizes), max(sizes)
+def log_colours(values: Sequence[float] | pd.Series) -> ScalarMappable:
+    """The colours of numbers by their logarithm: viridis without its yellow, which is hard to see
+    on white paper, or without its violet, which is hard to see on black."""
+    low, high = min(values), max(values)
     ends = (0.28, 1.0) if dark() else (0.0, 0.88)
     colours = plt.get_cmap("viridis")(np.linspace(*ends, 64))
     return ScalarMappable(
         LogNorm(low, high if high > low else 2 * low),
-        LinearSegmentedColormap.from_list("sizes", colours),
+        LinearSegmentedColormap.from_list("logarithmic", colours),
     )
 
 
-def size_bar(axes: Sequence[Axes], colours: ScalarMappable, unit: str) -> None:
-    """A bar of the colours of batch sizes beside all panels; of so many ``unit`` (``images``)."""
+def colour_bar(axes: Sequence[Axes], colours: ScalarMappable, name: str) -> None:
+    """A named bar of such colours beside all panels."""
     figure: Any = axes[0].get_figure(root=True)
     bar = figure.colorbar(colours, ax=list(axes), pad=0.02, aspect=28, shrink=0.9)
     log2_axis(bar.ax.yaxis, *map(float, colours.get_clim()))
     bar.outline.set_linewidth(0.4)
-    bar.set_label(f"batch size ({unit})")
+    bar.set_label(name)
 
 
 def log2_axis(axis: Axis, low: float, high: float, most: float = 7) -> None:
@@ -72,6 +73,17 @@ def size_axis(ax: Axes, sizes: Sequence[float], inches: float, margin: float = 1
     ax.set_xlim(min(sizes) / margin, max(sizes) * margin)
     most = inches / (0.062 * len(number(max(sizes))) + 0.1)
     log2_axis(ax.xaxis, min(sizes), max(sizes), min(most, 7))
+
+
+def size_ticks(ax: Axes, sizes: Sequence[int], inches: float, first: float = 0.0) -> None:
+    """Names of batch sizes that stand side by side, at 1 from each other; slanted where they do not
+    fit in so many inches."""
+    places, names = first + np.arange(len(sizes)), list(map(number, sizes))
+    if inches < (0.05 * max(map(len, names)) + 0.04) * len(names):
+        ax.set_xticks(places, names, rotation=60, ha="right", rotation_mode="anchor")
+    else:
+        ax.set_xticks(places, names)
+    ax.tick_params(axis="x", length=0, pad=2)
 
 
 def log10_axis(axis: Axis, low: float, high: float, most: int = 5) -> None:

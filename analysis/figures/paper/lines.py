@@ -9,11 +9,10 @@ from typing import Any
 from analysis.curves.best_metric import BestCurve
 from analysis.curves.curve import Curve
 from analysis.figures.drawing import marks
-from analysis.figures.drawing.facets import SOURCES
 from analysis.figures.paper.panels import Dot, Line, Panel
 from analysis.fit.reference_lines import perfect_examples
 from analysis.fit.regimes import Regimes
-from analysis.formatting import units
+from analysis.formatting import CITATIONS, units
 from results.counts import count
 
 OURS = (None, "batchscale")
@@ -80,7 +79,7 @@ def published_lines(
     optimizers = {str(other.group.get("optimizer")) for other in matching}
     for other in matching:
         source = str(other.group.get("source"))
-        author = SOURCES.get(source, source) if is_published(other) else "own"
+        author = CITATIONS.get(source, source) if is_published(other) else "own"
         parts = [author]
         if len(optimizers) > 1:
             parts.append(str(other.group.get("optimizer")))

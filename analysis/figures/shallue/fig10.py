@@ -9,7 +9,14 @@ from analysis.figure_data import FigureData
 from analysis.figures.drawing.facets import Pair
 from analysis.figures.drawing.page import Page
 from analysis.figures.paper.compared import grouped, line_labels, without_needless_by
-from analysis.figures.search import Row, draw_rows, shared_sizes, tabulate_rows, with_momentum
+from analysis.figures.search import (
+    Row,
+    draw_rows,
+    row_of,
+    shared_sizes,
+    tabulate_rows,
+    with_momentum,
+)
 from analysis.figures.shallue import fig3
 from results.errors import ResultsError
 
@@ -39,11 +46,8 @@ def _rows(data: FigureData) -> list[Row]:
             drawn |= {id(curve) for curve in curves}
             sizes = shared_sizes(curves)
             names = line_labels(curves, varying.columns)
-            rows += [
-                Row(curve=curve, name=name, sizes=sizes)
-                for curve, name in zip(curves, names, strict=True)
-            ]
-    if not any(row.sizes for row in rows):
+            rows += [row_of(*each, sizes) for each in zip(curves, names, strict=True)]
+    if not any(points for _, _, points in rows):
         raise ResultsError(
             "no two models with a momentum, at a batch size that they share",
             hint="this figure needs searches of momentum for models of several sizes: "

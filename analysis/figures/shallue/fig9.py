@@ -9,7 +9,14 @@ from analysis.curves.groups import labels
 from analysis.figure_data import FigureData
 from analysis.figures.drawing.page import Page
 from analysis.figures.paper import budgets
-from analysis.figures.search import Row, draw_rows, shared_sizes, tabulate_rows, with_momentum
+from analysis.figures.search import (
+    Row,
+    draw_rows,
+    row_of,
+    shared_sizes,
+    tabulate_rows,
+    with_momentum,
+)
 
 
 def draw(data: FigureData, *, page: Page) -> Axes:
@@ -32,5 +39,5 @@ def _rows(data: FigureData) -> list[Row]:
         for limit in data.query.under or budgets.pair(data.trials, curve):
             under = next(c for c in data.under(limit).trials_of_curves if c.group == curve.group)
             text = f"{name}, {limit}" if len(curves) > 1 and name else str(limit)
-            rows.append(Row(curve=under, name=text, sizes=shared_sizes([curve])))
+            rows.append(row_of(under, text, shared_sizes([curve])))
     return rows

@@ -3,6 +3,7 @@
 const FIGURES = { steps: stepsFigure, rates: ratesFigure, budget: budgetFigure, tried: triedFigure, training: trainingFigure };
 const PAPER = 660;
 let near = null;
+let folded = [];
 
 /** Run the charting library, once. It is large: texts, tables and controls do not wait for it. */
 function library() {
@@ -116,10 +117,12 @@ function build() {
   renewAll();
 }
 
-/** On paper charts are light, of the paper's width, and all of them are there. */
+/** On paper nothing is folded, and charts are light, of the paper's width, and all of them there. */
 function print(starts) {
-  if (starts && chosen.printing) return;
+  if (starts === chosen.printing) return;
   chosen.printing = starts;
+  if (starts) folded = document.querySelectorAll("details:not([open])");
+  for (const node of folded) node.open = starts;
   redrawAll(starts);
 }
 
