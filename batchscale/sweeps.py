@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from experiments.config.compile import Experiment
-    from experiments.config.study_plan import StudyPlan
+    from experiments.plan import Study
     from results.storage.location import Location
 
 
@@ -68,15 +68,15 @@ def plan(
 
     experiment = load(source, {}, overrides)
     results = results or default_results()
-    studies = planned(experiment, known=_baseline_steps(results, experiment))
+    every = planned(experiment, known=_baseline_steps(results, experiment))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     check_device(experiment, experiment.combinations, device)
-    plans = [each.plan for each in studies]
-    costs = forecast(plans, device)
-    trials = recorded(results, plans)
-    choices = _layout_choices(plans, device)
+    studies = [each.study for each in every]
+    costs = forecast(studies, device)
+    trials = recorded(results, studies)
+    choices = _layout_choices(studies, device)
     rows = []
-    for each in studies:
+    for each in every:
         study, columns, cost = each.study, each.columns, costs[each.study.id]
         rows.append(
             {
@@ -87,7 +87,7 @@ def plan(
                 **{n: v for n, v in columns["fields"].items() if n in experiment.grid},
                 "batch_size": study.batch_size,
                 **({"replicate": study.replicate} if experiment.parsed_design.baseline > 1 else {}),
-                "tuned": ", ".join(each.plan.space),
+                "tuned": ", ".join(study.search.space),
                 "trials": study.trials,
                 "recorded": trials.get(study.id, 0),
                 "budget_steps": study.budget_steps,
@@ -101,30 +101,31 @@ def plan(
             }
         )
     table = pd.DataFrame(rows)
-    tokens = [each.columns["tokens_per_example"] for each in studies]
+    tokens = [each.columns["tokens_per_example"] for each in every]
     if all(tokens):
         for name, counted in (("batch_size", "batch_tokens"), ("most_examples", "most_tokens")):
             table.insert(list(table.columns).index(name) + 1, counted, table[name] * tokens)
     table.attrs["device"] = device
-    table.attrs["waits"] = baselines.lines(baselines.WAITS, [p for p in plans if p.waits])
-    table.attrs["example_unit"] = studies[0].columns["example_unit"]
+    waiting = [study for study in studies if study.waits]
+    table.attrs["waits"] = baselines.lines(baselines.WAITS, waiting)
+    table.attrs["example_unit"] = every[0].columns["example_unit"]
     return table
 
 
-def _layout_choices(plans: Sequence[StudyPlan], device: str) -> dict[str, dict[str, Any]]:
+def _layout_choices(studies: Sequence[Study], device: str) -> dict[str, dict[str, Any]]:
     """The column ``layout_choice`` of each study that leaves its layout open, by study."""
     from experiments.execution.forecast import packs
     from experiments.plan import Pack
     from results.schema import json_text
 
-    choosing = [plan for plan in plans if plan.study.layout.auto]
+    choosing = [study for study in studies if study.layout.auto]
     if not choosing:
         return {}
     from experiments.training.auto_layout.local_ranks import local_choices
 
     largest = [
-        Pack(id=plan.study.id, study=plan.study, trials=(*plan.trials(0, max(packs(plan.study))),))
-        for plan in choosing
+        Pack(id=study.id, study=study, trials=(*study.draw(0, max(packs(study))),))
+        for study in choosing
     ]
     made = local_choices(largest, device)
     return {
@@ -147,7 +148,7 @@ def _baseline_steps(results: str | Path | Location, experiment: Experiment) -> d
     return recorded(of_experiment, experiment.targets[-1])
 
 
-def recorded(results: str | Path | Location, plans: Sequence[StudyPlan]) -> dict[str, int]:
+def recorded(results: str | Path | Location, studies: Sequence[Study]) -> dict[str, int]:
     """Trials that a results folder holds of each study's present search; a missing folder holds
     none."""
     import results as dataset
@@ -159,9 +160,9 @@ def recorded(results: str | Path | Location, plans: Sequence[StudyPlan]) -> dict
         return {}
     trials = dataset.open(location).trials
     trials = trials[trials["stop_reason"] != "error"]
-    present = {plan.study.id: plan.study for plan in plans}
+    present = {study.id: study.search for study in studies}
     return {
-        str(study): int(belongs(rows, of.search_id, of.search_seed).sum())
+        str(study): int(belongs(rows, search.id, search.seed).sum())
         for study, rows in trials.groupby("study")
-        if (of := present.get(str(study))) is not None
+        if (search := present.get(str(study))) is not None
     }

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from experiments.config.compile import Experiment
-    from experiments.config.study_plan import StudyPlan
     from experiments.schedules import Schedule
     from results.reader import Results
     from workloads import Workload
@@ -85,18 +84,18 @@ def trial(
         **given,
         **metaparameters,
     )
-    (plan,) = experiment.plans()
-    defaults = _defaults(plan.study)
-    missing = [name for name in plan.space if name not in defaults]
+    (study,) = experiment.studies()
+    defaults, search = _defaults(study), study.search
+    missing = [name for name in search.space if name not in defaults]
     if missing:
         example = " ".join(f"--param {name}=…" for name in missing)
         raise CommandError(
             f"one trial of {optimizer} needs a value of {' and '.join(missing)}",
             hint=f"{example}, or in Python {missing[0]}=…",
         )
-    fixed = {**plan.fixed, **{name: defaults[name] for name in plan.space}}
-    (point,) = replace(plan, space={}, fixed=fixed).trials(0, 1)
-    return _run(plan.study, point, engine, device, threads, save, on_measure)
+    fixed = {**search.fixed, **{name: defaults[name] for name in search.space}}
+    point = replace(study, search=replace(search, space={}, fixed=fixed)).trial(0)
+    return _run(study, point, engine, device, threads, save, on_measure)
 
 
 def rerun(
@@ -227,41 +226,40 @@ def _study(opened: Results, row: Mapping[str, Any]) -> Study:
         raise CommandError(
             str(error), hint="run the command in the folder of the experiment's file"
         ) from None
-    plan = _plan(experiment, row)
+    study = _planned(experiment, row)
     ended = None if row["stop_reason"] == "error" else row["steps_run"]
     target = Target(
         metric=row["target_metric"],
         value=float(row["target_value"]),
         lower_is_better=bool(row["lower_is_better"]),
     )
-    planned = plan.study.targets
     return replace(
-        plan.study,
-        targets=planned if planned[-1] == target else (target,),
+        study,
+        targets=study.targets if study.targets[-1] == target else (target,),
         keep=None,
         budget_steps=int(ended or row["budget_steps"]),
         recorded_budget_steps=row["budget_steps"] and int(row["budget_steps"]),
         evaluation_ratio=float(row["evaluation_ratio"]),
-        layout=replace(plan.study.layout, workers=1, gpus_per_worker=0.0),
+        layout=replace(study.layout, workers=1, gpus_per_worker=0.0),
     )
 
 
-def _plan(experiment: Experiment, row: Mapping[str, Any]) -> StudyPlan:
+def _planned(experiment: Experiment, row: Mapping[str, Any]) -> Study:
     """The study of a trial; if an optimizer's code has changed, the study with the present code."""
     import workloads
     from experiments.records.recorded import description
     from experiments.records.rows import study_columns
 
     steps = row["baseline_steps"]
-    plans = experiment.plans(row["workload_version"], lambda _: steps and int(steps))
-    for plan in plans:
-        if plan.study.id == row["study"]:
-            return plan
-    for plan in plans:
-        ref = plan.study.workload
-        columns = study_columns(plan.study, workloads.load(ref.spec, ref.fields, ref.base))
+    studies = experiment.studies(row["workload_version"], lambda _: steps and int(steps))
+    for study in studies:
+        if study.id == row["study"]:
+            return study
+    for study in studies:
+        ref = study.workload
+        columns = study_columns(study, workloads.load(ref.spec, ref.fields, ref.base))
         if description(columns) == description(row):
-            return plan
+            return study
     raise CommandError(
         f"trial {row['trial']}: experiment {experiment.name}, as recorded, has no such study"
     )
@@ -314,11 +312,8 @@ def _run(
 
 def _defaults(study: Study) -> dict[str, Any]:
     """The defaults of the optimizer's and the schedule's metaparameters."""
-    from experiments import optimizers, schedules
-
-    base = study.workload.base
-    schedule = schedules.get(study.schedule, base)
-    return {**schedule.defaults, **optimizers.get(study.optimizer, base).defaults}
+    optimizer, schedule = study.algorithm
+    return {**schedule.defaults, **optimizer.defaults}
 
 
 def _savable(save: str | Path | None) -> Path | None:

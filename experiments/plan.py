@@ -1,20 +1,32 @@
 """What is trained: a study, its trials, and the packs in which trials are sent to workers.
 
 Everything here is small, frozen and picklable: it crosses process borders and machines. A workload
-is sent by name; the worker that trains it loads it (``WorkloadRef.load``).
+is sent by name, and the worker that trains it loads it. Of a study its fields are sent, and not the
+trials that it has drawn.
 """
 
 from __future__ import annotations
 
+import functools
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.batch_sizes import BatchSizes
+from experiments.canonical import TrialIds, canonical
+from experiments.search import max_rows, table
+from experiments.search.base import Space, Table
+from experiments.search.space import Dimension, Value
+from experiments.seeds import derive
 from results.optimizers import class_name
 from results.targets.target import Target
 
-Value = float | int | str | bool
+if TYPE_CHECKING:  # a rank's process starts without torch
+    from experiments.factors.rule import Rule
+    from experiments.optimizers import Optimizer
+    from experiments.schedules import Schedule
+
 Role = Literal["search", "extension", "repeat"]
 Status = Literal["COMPLETE", "INFEASIBLE", "INCOMPLETE"]
 Precision = Literal["float32", "float64", "bfloat16", "float16", "tf32", "bfloat16_weights"]
@@ -62,10 +74,41 @@ class Layout:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Search:
+    """What a study tunes, and where its points come from."""
+
+    method: str = "sobol"
+    """How points are drawn (``experiments.search``)."""
+    id: str = ""
+    """Hash of all that decides which points are drawn, but for the seed."""
+    seed: int = 0
+    """Seed of the table: the experiment's seed."""
+    space: Space = field(default_factory=dict)
+    """What is tuned, in alphabetical order: one column of the table each."""
+    fixed: Mapping[str, Value] = field(default_factory=dict)
+    """Metaparameters of one value."""
+    points: tuple[Mapping[str, Value], ...] = ()
+    """The rows of the table, where they are given by hand."""
+    rule: Rule | None = None
+    """What derives metaparameters from those of the table."""
+    tokens_per_example: int | None = None
+    """The workload's, by which lengths in tokens become steps."""
+    table_from: str | None = None
+    """The id of the study whose table it is; ``None``: its own."""
+    extend: int = 0
+    """How many times the space may be enlarged where the optimum sits on its edge
+    (``experiments.enlarged``)."""
+    repeats: int = 0
+    """How many times the best configuration is trained again, with fresh seeds."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Study:
     """One metaparameter search: one workload, one training algorithm, one batch size."""
 
     id: str
+    identity: Mapping[str, Any] = field(default_factory=dict)
+    """What the id hashes (``experiments.identity.study_identity``)."""
     experiment: str
     workload: WorkloadRef
     optimizer: str
@@ -83,6 +126,8 @@ class Study:
     """The same with lengths as the file writes them, ``0.5 of target``; ``None``: none is."""
     baseline_steps: int | None = None
     """The baseline's steps to target, where lengths are shares of them and these are known."""
+    baseline: tuple[str, ...] = ()
+    """Ids of the studies of whose steps to target lengths are shares."""
     batch_size: int
     """Examples of the first step, and of every step where there is no ramp."""
     ramp: BatchSizes | None = None
@@ -106,16 +151,7 @@ class Study:
     evaluate: Literal["auto", "full"] = "auto"
     """``auto``: an evaluation ends when a miss of the target is certain; ``full``: it reads the
     whole split."""
-    search: str = "sobol"
-    """How points are drawn (``experiments.search``)."""
-    search_id: str = ""
-    """Description of the search: its space, fixed values, method (``StudyPlan``)."""
-    search_seed: int = 0
-    """Seed of the search's table: the experiment's seed."""
-    extend: int = 0
-    """How many times the space may be enlarged where the optimum sits on its edge."""
-    repeats: int = 0
-    """How many times the best configuration is trained again, with fresh seeds."""
+    search: Search = field(default_factory=Search)
     estimator: str = "minimum"
     """The estimator that represents a batch size in the analysis; recorded."""
     engine: str = "auto"
@@ -165,6 +201,120 @@ class Study:
         """Studies of one shape differ in batch size and budget alone: they run the same code."""
         alike = (self.workload, self.optimizer, self.schedule, self.technique, self.layout)
         return repr(alike)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the baseline's steps are not known yet, so that it has no trials."""
+        return bool(self.baseline) and self.baseline_steps is None
+
+    @property
+    def max_rows(self) -> int:
+        """Rows of its table that may be drawn to find the trials wanted."""
+        most, size = max_rows(self.search.method, self.trials), self._table.size
+        return most if size is None else min(size, most)
+
+    def draw(self, start: int, stop: int) -> list[Trial]:
+        """The trials of rows ``start`` … ``stop - 1`` of its table, fewer beyond ``max_rows``.
+
+        A row is the same trial whatever other rows are drawn, and however many are wanted.
+        """
+        stop = min(stop, self.max_rows)
+        drawn, occurrences = self._drawn
+        for row in self._table.rows(len(drawn), stop):
+            values = self.resolved(row)
+            point = canonical(values)
+            drawn.append(self.made(values, occurrences[point], index=len(drawn), point=point))
+            occurrences[point] += 1
+        return drawn[start:stop]
+
+    def trial(self, index: int) -> Trial:
+        """The trial of row ``index`` of its table.
+
+        Raises:
+            IndexError: it is beyond ``max_rows``.
+        """
+        return self.draw(index, index + 1)[0]
+
+    def repeats(self, trial: Trial) -> list[Trial]:
+        """The trial's metaparameters again, with as many fresh seeds as the search repeats.
+
+        Trials of one point have the same repeats. In their identity the count of the point's
+        trials is negative, where it is never one of the search.
+        """
+        return [
+            replace(
+                self.made(trial.metaparameters, -1 - copy, index=trial.index),
+                index=(copy + 1) * REPEATS_FROM + trial.index,
+                enlargement=trial.enlargement,
+                role="repeat",
+            )
+            for copy in range(self.search.repeats)
+        ]
+
+    def resolved(self, row: Mapping[str, Value]) -> dict[str, Value]:
+        """A row of the table and what is fixed, by the rule and with lengths in steps."""
+        (optimizer, schedule), search = self.algorithm, self.search
+        size, tokens, values = self.batch_size, search.tokens_per_example, {**search.fixed, **row}
+        if search.rule is not None:
+            effective = optimizer.effective_learning_rate
+            values = search.rule.applied(values, size, optimizer.defaults, tokens, effective)
+        timed = {n: v for n, v in values.items() if n in schedule.arguments}
+        rest = {n: v for n, v in values.items() if n not in schedule.arguments}
+        lengths = schedule.resolve(timed, self.schedule_steps, size, tokens)
+        return dict(sorted({**rest, **lengths}.items()))
+
+    def made(
+        self, values: Mapping[str, Value], occurrence: int, *, index: int, point: str | None = None
+    ) -> Trial:
+        """The trial of a point that ``occurrence`` trials before it have too.
+
+        Args:
+            point: the values in canonical form, if the caller has it.
+        """
+        seed = self.search.seed
+        name = self._ids.id(point or canonical(values), (seed, occurrence))
+        return Trial(id=name, index=index, seed=derive(seed, self.id, name), metaparameters=values)
+
+    def notation(self, space: Space | None = None) -> dict[str, Any]:
+        """Its ranges, or those of another ``space``, as an experiment file writes them; lengths in
+        examples or tokens are in steps, as trials hold them."""
+        (optimizer, schedule), search = self.algorithm, self.search
+        size, tokens, ranges = self.batch_size, search.tokens_per_example, dict[str, Dimension]()
+        for name, dimension in (space or search.space).items():
+            if name in schedule.amounts:
+                dimension = dimension.divided(schedule.amount_of_step(name, size, tokens))
+            ranges[schedule.amounts.get(name, name)] = dimension
+        if search.rule is not None:
+            fixed = {**optimizer.defaults, **search.fixed}
+            effective = optimizer.effective_learning_rate
+            ranges = search.rule.ranges(ranges, size, fixed, tokens, effective)
+        return {name: dimension.notation() for name, dimension in ranges.items()}
+
+    @functools.cached_property
+    def algorithm(self) -> tuple[Optimizer, Schedule]:
+        """Its optimizer and its schedule, loaded."""
+        from experiments import optimizers, schedules
+
+        base = self.workload.base
+        return optimizers.get(self.optimizer, base), schedules.get(self.schedule, base)
+
+    @functools.cached_property
+    def _ids(self) -> TrialIds:
+        return TrialIds(self.identity)
+
+    @functools.cached_property
+    def _table(self) -> Table:
+        search = self.search
+        seed = derive(search.seed, search.table_from or self.id, "search")
+        return table(search.method, search.space, seed, self.trials, search.points)
+
+    @functools.cached_property
+    def _drawn(self) -> tuple[list[Trial], Counter[str]]:
+        """The trials drawn so far, and how often each point occurs among them."""
+        return [], Counter()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,9 +6,9 @@ The result is plain data. ``schema`` says which keys there are and checks each v
 checked by itself; batch sizes and budgets have a notation of their own (``experiments.amounts``).
 ``compile`` loads what the file names (``grid``: workload, optimizers, schedules, techniques),
 resolves what is tuned (``tuning``, ``points``), and forms the combinations of the grid
-(``combinations``). Each of them at a batch size (``sized``) is a study with the table of its trials
-(``study_plan``). The targets must be in the data (``targets``), and each kind of study is made once
-(``dry_build``).
+(``combinations``). Each of them at a batch size (``sized``) is a ``Study`` with its ``Search``
+(``experiments.plan``), which draws its trials. The targets must be in the data (``targets``), and
+each kind of study is made once (``dry_build``).
 
 Imports run the same way: ``load`` imports ``schema``, ``compile`` imports both. Other packages call
 ``compile.load``, ``compile.parse`` or ``compile.from_keywords``.

@@ -9,22 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from experiments import techniques
+from experiments.canonical import canonical
 from experiments.config.grid import Grid, load_workload
 from experiments.config.load import KEY_HINT, holds_key
 from experiments.config.points import HandPicked, Point
 from experiments.config.schema import ExperimentFile
-from experiments.config.tuning import Entries, Search, check_domain
+from experiments.config.tuning import Entries, Tuning, check_domain
 from experiments.config.yaml_lines import Path as KeyPath
 from experiments.errors import ExperimentError
 from experiments.factors.design import combined
 from experiments.factors.ramp import Ramp
 from experiments.factors.rule import Rule
 from experiments.factors.target_share import TargetShare, resolved, shares
-from experiments.identity import canonical
 from experiments.optimizers import Optimizer
-from experiments.plan import Study, Value, WorkloadRef
+from experiments.plan import Search, Study, WorkloadRef
 from experiments.schedules import Schedule
-from experiments.search.space import Dimension
+from experiments.search.space import Dimension, Value
 from results.counts import count
 from workloads import Workload
 from workloads.user_code.data_files import listed
@@ -40,14 +40,10 @@ class Combination:
     optimizer: Optimizer
     schedule: Schedule
     technique: Mapping[str, Any]
-    space: Mapping[str, Dimension]
-    fixed: Mapping[str, Value]
+    search: Search
+    """Its id and its table follow from the batch size."""
     ramp: Ramp | None = None
     """How the batch size grows; also in ``technique``, as text."""
-    rule: Rule | None = None
-    """What derives metaparameters from another batch size's; also in ``technique``, as text."""
-    points: tuple[Point, ...] = ()
-    """Rows of the search that are chosen by hand."""
     swept: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the grid."""
     paths: Mapping[str, KeyPath] = field(default_factory=dict)
@@ -62,14 +58,16 @@ class Combination:
     @property
     def given(self) -> frozenset[str]:
         """What is tuned, or given and not zero."""
-        rows = (self.fixed, *self.points)
-        return frozenset(self.space) | {n for row in rows for n, value in row.items() if value}
+        rows = (self.search.fixed, *self.search.points)
+        return frozenset(self.search.space) | {
+            n for row in rows for n, value in row.items() if value
+        }
 
     @property
     def without_rule(self) -> Combination:
         """The same, freely tuned."""
         technique = {name: value for name, value in self.technique.items() if name != "rule"}
-        return replace(self, rule=None, technique=technique)
+        return replace(self, search=replace(self.search, rule=None), technique=technique)
 
     @property
     def techniques_alone(self) -> str:
@@ -86,7 +84,8 @@ class Combination:
 
     def values(self, u: float) -> dict[str, Value]:
         """What is fixed, and each tuned metaparameter at ``u`` of its range."""
-        return {**self.fixed, **{name: space.value(u) for name, space in self.space.items()}}
+        tuned = {name: dimension.value(u) for name, dimension in self.search.space.items()}
+        return {**self.search.fixed, **tuned}
 
 
 _PACKAGE = Path(techniques.__file__).parent
@@ -105,7 +104,7 @@ def data_files(combinations: Sequence[Combination], base: str | None = None) -> 
     return sorted(paths)
 
 
-def combinations(file: ExperimentFile) -> tuple[list[Combination], Search]:
+def combinations(file: ExperimentFile) -> tuple[list[Combination], Tuning]:
     """The combinations of the grid that its design has, and what is tuned in them.
 
     Raises:
@@ -113,7 +112,7 @@ def combinations(file: ExperimentFile) -> tuple[list[Combination], Search]:
         WorkloadError: the workload itself is wrong.
     """
     grid = Grid.read(file)
-    tuned = Search.read(file, grid)
+    tuned = Tuning.read(file, grid)
     picked = None if file.points is None else HandPicked(file, grid)
     result = []
     for values in itertools.product(*grid.swept.values()):
@@ -147,21 +146,30 @@ def combinations(file: ExperimentFile) -> tuple[list[Combination], Search]:
                 "ramp": ("grid", "batch_size", "ramp", grid.ramps.index(ramp)),
                 "rule": (*file.path_of("rule"), grid.rules.index(rule)),
             }
+            workload = _workload(file, grid, fields, space, paths)
+            search = Search(
+                method=file.search_method,
+                seed=file.seed,
+                space=space,
+                fixed={n: e for n, e in fixed.items() if n not in grid.fields},
+                points=points,
+                rule=rule,
+                tokens_per_example=workload.tokens_per_example,
+                extend=file.extend,
+                repeats=file.repeats,
+            )
             result.append(
                 Combination(
-                    workload=_workload(file, grid, fields, space, paths),
+                    workload=workload,
                     fields=fields,
                     optimizer=optimizer,
                     schedule=schedule,
                     technique={**technique, **factors},
+                    search=search,
                     ramp=ramp,
-                    rule=rule,
-                    space=space,
-                    fixed={n: e for n, e in fixed.items() if n not in grid.fields},
-                    points=points,
                     swept=swept,
                     paths=paths,
-                    points_from=baseline if baseline and baseline.space == space else None,
+                    points_from=baseline if baseline and baseline.search.space == space else None,
                     replicate=replicate,
                 )
             )
@@ -182,7 +190,7 @@ def at_steps(
     # Schedules and ramps run in examples, which are steps where no ramp is; techniques in steps.
     seen, examples = baseline.batches.schedule_step(steps), baseline.schedule_steps
     technique = resolved(combination.technique, steps, baseline.budget_steps)
-    ramp = combination.ramp
+    ramp, search = combination.ramp, combination.search
     try:
         techniques.load(technique, file.base)
     except ExperimentError as error:
@@ -192,7 +200,7 @@ def at_steps(
     return replace(
         combination,
         technique=technique,
-        fixed=resolved(combination.fixed, seen, examples),
+        search=replace(search, fixed=resolved(search.fixed, seen, examples)),
         ramp=ramp and replace(ramp, changes=resolved(ramp.changes, seen, examples)),
     )
 
@@ -265,7 +273,7 @@ def _share_of_target(combination: Combination) -> tuple[str, TargetShare] | None
     """The first length that is of the target, and the name of what has it."""
     ramp = combination.ramp
     parts = {"technique": combination.technique, "ramp": ramp.changes if ramp else ()}
-    for name, value in {**parts, **combination.fixed}.items():
+    for name, value in {**parts, **combination.search.fixed}.items():
         for share in shares(value):
             return name, share
     return None

@@ -10,23 +10,23 @@ from typing import Any, Self
 
 from pydantic import PrivateAttr
 
-from experiments import identity, search
+from experiments.canonical import digest
 from experiments.config import load as reading
 from experiments.config import yaml_lines
 from experiments.config.combinations import Combination, at_steps, combinations
 from experiments.config.dry_build import DryBuild
 from experiments.config.schema import EITHER_KEYS, ExperimentFile
 from experiments.config.sized import Sized, batch_sizes, check_units
-from experiments.config.study_plan import StudyPlan
 from experiments.config.targets import read_targets
-from experiments.config.tuning import Search
+from experiments.config.tuning import Tuning
 from experiments.config.yaml_lines import Places
 from experiments.factors.target_share import in_text
 from experiments.parallel.configuration import layout_of
 from experiments.plan import BaselineSteps, Layout, Study
+from experiments.search import METHODS, table
 from results.targets.target import Target
 
-__all__ = ["Experiment", "StudyPlan", "from_keywords", "load", "parse"]
+__all__ = ["Experiment", "from_keywords", "load", "parse"]
 
 
 class Experiment(ExperimentFile):
@@ -36,7 +36,7 @@ class Experiment(ExperimentFile):
     """
 
     _combinations: list[Combination] = PrivateAttr()
-    _search: Search = PrivateAttr()
+    _tuning: Tuning = PrivateAttr()
 
     @classmethod
     def checked(cls, data: dict[str, Any], places: Places, base: str) -> Self:
@@ -47,7 +47,7 @@ class Experiment(ExperimentFile):
             WorkloadError: the workload itself is wrong.
         """
         experiment = super().checked(data, places, base)
-        experiment._combinations, experiment._search = combinations(experiment)
+        experiment._combinations, experiment._tuning = combinations(experiment)
         _ = experiment.batch_sizes, experiment.parsed_budget, experiment._layout
         for combination in experiment.combinations:
             check_units(experiment, combination)
@@ -74,24 +74,24 @@ class Experiment(ExperimentFile):
             "none is dominated."
         ]
 
-    def plans(
+    def studies(
         self, source: str | None = None, known: BaselineSteps = lambda _: None
-    ) -> list[StudyPlan]:
-        """A plan for each study: combinations of the grid in its order, batch sizes ascending.
+    ) -> list[Study]:
+        """The studies: combinations of the grid in its order, batch sizes ascending.
 
         Reads the workload's data (for the size of its training set).
 
         Args:
             source: hash of the workload's code that identities hold instead of the present one (an
                 earlier run's ``workload_version``), so that its results count as this experiment's.
-            known: steps to target of baselines; the plan of a study that needs others ``waits``.
+            known: steps to target of baselines; a study that needs others ``waits``.
 
         Raises:
             ExperimentError: a batch size, budget or target that the data cannot have; an optimizer
                 that does not take the model's parameters; a schedule that gives no factor.
             WorkloadError: the data cannot be loaded.
         """
-        dry, plans = DryBuild(self, self.combinations), list[StudyPlan]()
+        dry, studies = DryBuild(self, self.combinations), list[Study]()
         for combination in self.combinations:
             train_size = dry.train_size(combination)
             sizes = [
@@ -104,10 +104,10 @@ class Experiment(ExperimentFile):
                 )
                 for batch_size in batch_sizes(self, combination, train_size)
             ]
-            new = [self._plan(sized, known) for sized in sizes]
-            dry.build(combination, [plan.study.batches for plan in new])
-            plans += new
-        return plans
+            new = [self._study(sized, known) for sized in sizes]
+            dry.build(combination, [study.batches for study in new])
+            studies += new
+        return studies
 
     def to_yaml(self) -> str:
         """The resolved file, with all defaults and search spaces. Loaded again (with the same base
@@ -126,7 +126,7 @@ class Experiment(ExperimentFile):
             written = {**self.grid["batch_size"], "from": written}
         data |= {
             "grid": {**self.grid, "batch_size": written},
-            "search": self._search.written(optimizers, schedules, fields),
+            "search": self._tuning.written(optimizers, schedules, fields),
             "budget": str(self.parsed_budget),
             "target": [str(target) for target in self.targets],
             "keep": "off" if self.keep is None else self.keep,
@@ -140,20 +140,18 @@ class Experiment(ExperimentFile):
     def _trials(self, combination: Combination) -> int:
         """Feasible trials of each of its studies: of points at most as many as there are."""
         if self.points is not None:
-            points = len(combination.points)
+            points = len(combination.search.points)
             return min(points, self.trials) if "trials" in self.model_fields_set else points
-        if search.METHODS[self.search_method].rounds_up:
-            table = search.table(self.search_method, combination.space, 0, self.trials)
-            return table.size or self.trials
+        if METHODS[self.search_method].rounds_up:
+            size = table(self.search_method, combination.search.space, 0, self.trials).size
+            return size or self.trials
         return self.trials
 
-    def _plan(self, sized: Sized, known: BaselineSteps) -> StudyPlan:
+    def _study(self, sized: Sized, known: BaselineSteps) -> Study:
         written = combination = sized.combination
         sized.check()
         to_target = None
-        baseline = [
-            self._plan(sized.with_combination(each), known).study for each in written.baseline
-        ]
+        baseline = [self._study(sized.with_combination(each), known) for each in written.baseline]
         if baseline and (to_target := known(baseline[0].id)) is not None:
             combination = at_steps(self, written, baseline[0], to_target)
             sized = sized.with_combination(combination)
@@ -162,7 +160,8 @@ class Experiment(ExperimentFile):
             written_id = sized.with_combination(replace(written, ramp=None)).id
             if written_id != study_id:
                 study_id, described = written_id, {**described, "study": written_id}
-        rule, table_from, points_from = combination.rule, None, None
+        search, table_from, points_from = combination.search, None, None
+        rule = search.rule
         if rule is not None and rule.transfers and rule.base is not None:
             table_from = replace(
                 sized, combination=combination.without_rule, batch_size=rule.base
@@ -170,8 +169,9 @@ class Experiment(ExperimentFile):
         elif combination.points_from is not None and not combination.replicate:
             points_from = sized.with_combination(combination.points_from).id
         optimizer, schedule = combination.optimizer, combination.schedule
-        study = Study(
+        return Study(
             id=study_id,
+            identity=described,
             experiment=self.name,
             workload=combination.workload_ref(self),
             optimizer=optimizer.name,
@@ -182,6 +182,7 @@ class Experiment(ExperimentFile):
             written_technique=in_text(written.technique) if baseline else None,
             batch_size=sized.batch_size,
             baseline_steps=to_target,
+            baseline=tuple(study.id for study in baseline),
             ramp=sized.ramp,
             trials=self._trials(combination),
             budget_steps=sized.budget_steps,
@@ -192,26 +193,16 @@ class Experiment(ExperimentFile):
             keep=None if table_from else self.keep,  # the best points of the base stay exact
             evaluation_ratio=self.evaluation_ratio,
             evaluate=self.evaluate,
-            search=self.search_method,
-            search_id=self._search_id(sized, to_target, points_from),
-            search_seed=self.seed,
-            extend=0 if table_from else self.extend,
-            repeats=self.repeats,
+            search=replace(
+                search,
+                id=self._search_id(sized, to_target, points_from),
+                table_from=table_from or points_from,
+                extend=0 if table_from else search.extend,
+            ),
             estimator=self.estimator,
             engine=self.engine,
             layout=self._layout,
             replicate=combination.replicate,
-        )
-        return StudyPlan(
-            study=study,
-            identity=described,
-            space=combination.space,
-            fixed=combination.fixed,
-            points=combination.points,
-            tokens_per_example=combination.workload.tokens_per_example,
-            rule=rule,
-            table_from=table_from or points_from,
-            baseline=tuple(study.id for study in baseline),
         )
 
     @functools.cached_property
@@ -241,25 +232,24 @@ class Experiment(ExperimentFile):
         Shares of the budget resolve to steps, so that another budget is another table; a grid has
         more levels for more trials.
         """
-        combination, method = sized.combination, search.METHODS[self.search_method]
+        combination, search = sized.combination, sized.combination.search
         described: dict[str, Any] = {
-            "method": method.name,
-            "space": {name: each.notation() for name, each in combination.space.items()},
-            "fixed": dict(combination.fixed),
-            "points": list(combination.points),
+            "method": search.method,
+            "space": {name: each.notation() for name, each in search.space.items()},
+            "fixed": dict(search.fixed),
+            "points": list(search.points),
         }
-        if method.rounds_up:
+        if METHODS[search.method].rounds_up:
             described["trials"] = self._trials(combination)
         if like is not None:
             described["points_of"] = like
-        if combination.rule is not None:
-            described["rule"] = str(combination.rule)
+        if search.rule is not None:
+            described["rule"] = str(search.rule)
         if combination.baseline:
             described["baseline_steps"] = to_target
-        shares = combination.schedule.shares.keys()
-        if shares & {*combination.space, *combination.fixed}:
+        if combination.schedule.shares.keys() & {*search.space, *search.fixed}:
             described["budget_steps"] = sized.schedule_steps
-        return identity.digest(described)
+        return digest(described)
 
 
 def load(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Experiment:

@@ -19,11 +19,11 @@ from torch.utils.data import IterableDataset
 
 from experiments import parallel, schedules, techniques
 from experiments.batch_sizes import BatchSizes
+from experiments.canonical import canonical
 from experiments.config.combinations import Combination
 from experiments.config.schema import ExperimentFile
 from experiments.config.targets import check_metric, initialized
 from experiments.errors import DeviceError, ExperimentError
-from experiments.identity import canonical
 from experiments.optimizers import Optimizer
 from experiments.optimizers.trial_run import OptimizerRun
 from experiments.optimizers.user_optimizer import UserOptimizer

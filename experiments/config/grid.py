@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 import workloads
 from experiments import optimizers, schedules, techniques
+from experiments.canonical import canonical
 from experiments.config.schema import EITHER_KEYS, GRID_KEYS, ExperimentFile
 from experiments.config.yaml_lines import Path, dotted
 from experiments.errors import ExperimentError, below, nearest
 from experiments.factors.design import combinations
 from experiments.factors.ramp import Ramp
 from experiments.factors.rule import Rule
-from experiments.identity import canonical, optimizer_identity, schedule_identity
+from experiments.identity import optimizer_identity, schedule_identity
 from experiments.optimizers import Optimizer
 from experiments.plan import AUTO, Layout, Precision
 from experiments.schedules import Schedule

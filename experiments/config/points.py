@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from experiments.canonical import canonical
 from experiments.config.grid import Grid
 from experiments.config.schema import ExperimentFile
 from experiments.config.tuning import Given, check_value, refuse_two_lengths
 from experiments.config.yaml_lines import Path, dotted
 from experiments.errors import ExperimentError, nearest
-from experiments.identity import canonical
 from experiments.optimizers import Optimizer
-from experiments.plan import Value
 from experiments.schedules import Schedule
-from experiments.search.space import Dimension
+from experiments.search.space import Dimension, Value
 
 Point = dict[str, Value]
 _EXAMPLE = "for example: points: [{learning_rate: 0.1, momentum: 0.9}]"

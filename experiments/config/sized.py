@@ -85,7 +85,7 @@ class Sized:
         each, schedule = self.combination, self.combination.schedule
         if each.ramp is None:
             return None
-        fixed = {n: v for n, v in each.fixed.items() if n in schedule.arguments}
+        fixed = {n: v for n, v in each.search.fixed.items() if n in schedule.arguments}
         with self.file.places.errors_at(each.paths["ramp"]):
             return each.ramp.resolve(
                 self.batch_size,
@@ -95,7 +95,7 @@ class Sized:
                 arguments=schedule.resolve(
                     fixed, self.schedule_steps, self.batch_size, each.workload.tokens_per_example
                 ),
-                tuned=[name for name in each.space if name in schedule.arguments],
+                tuned=[name for name in each.search.space if name in schedule.arguments],
             )
 
     @property
@@ -110,20 +110,20 @@ class Sized:
             ExperimentError: one has none; with its place.
         """
         each, schedule = self.combination, self.combination.schedule
-        tokens = each.workload.tokens_per_example
-        for name in sorted(schedule.amounts.keys() & {*each.space, *each.fixed}):
+        search, tokens = each.search, each.workload.tokens_per_example
+        for name in sorted(schedule.amounts.keys() & {*search.space, *search.fixed}):
             with self.file.places.errors_at(each.paths[name]):
                 schedule.amount_of_step(name, self.batch_size, tokens)
-        if each.rule is not None:
+        if search.rule is not None:
             with self.file.places.errors_at(each.paths["rule"]):
-                each.rule.check_size(self.batch_size, tokens)
+                search.rule.check_size(self.batch_size, tokens)
 
     @functools.cached_property
     def identity(self) -> dict[str, Any]:
         """What the id of its study hashes."""
         each, base, ramp = self.combination, self.file.base, self.ramp
         workload = workloads.identity(each.workload)
-        untuned = {n: v for n, v in workload["fields"].items() if n not in each.space}
+        untuned = {n: v for n, v in workload["fields"].items() if n not in each.search.space}
         workload = {**workload, "fields": untuned}
         if self.source is not None and "source" in workload:
             workload["source"] = self.source
@@ -187,7 +187,8 @@ def check_units(file: ExperimentFile, combination: Combination) -> None:
             the sizes; as ``_in_examples``.
     """
     sizes, workload = _in_examples(file, combination), combination.workload
-    if (rule := combination.rule) is not None:
+    space = combination.search.space
+    if (rule := combination.search.rule) is not None:
         with file.places.errors_at(combination.paths["rule"]):
             rule.check_base(sizes)
     with file.places.errors_at(("budget",), named=True):
@@ -200,8 +201,8 @@ def check_units(file: ExperimentFile, combination: Combination) -> None:
         path = combination.paths["rule"]
     else:
         return
-    for name in workload.fields.keys() & combination.space.keys():
-        for value in combination.space[name].levels(2):
+    for name in workload.fields.keys() & space.keys():
+        for value in space[name].levels(2):
             other = workloads.load(file.workload, {**combination.fields, name: value}, file.base)
             if other.tokens_per_example != workload.tokens_per_example:
                 message = (

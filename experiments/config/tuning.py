@@ -23,10 +23,9 @@ from experiments.errors import ExperimentError, below, nearest
 from experiments.factors.rule import in_rule
 from experiments.factors.target_share import TargetShare, in_text, mentions
 from experiments.optimizers import Optimizer
-from experiments.plan import Value
 from experiments.schedules import Schedule
 from experiments.search.domains import DOMAINS, Domain
-from experiments.search.space import SCALES, Dimension
+from experiments.search.space import SCALES, Dimension, Value
 
 Entry = Dimension | Value
 
@@ -44,14 +43,14 @@ Entries = Mapping[str, Given]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search:
+class Tuning:
     """The content of the key: general entries, and sections of an optimizer or a schedule."""
 
     general: Entries = field(default_factory=dict)
     sections: Mapping[str, Entries] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, file: ExperimentFile, grid: Grid) -> Search:
+    def read(cls, file: ExperimentFile, grid: Grid) -> Tuning:
         """Read ``search:`` of a file. Every name belongs to something in the grid, and every value
         is legal for it.
 
@@ -135,7 +134,7 @@ class Search:
             }
             parts[optimizer.name] = {**arguments, **self._section(optimizer)}
         for schedule in plans:
-            general = Search(
+            general = Tuning(
                 general=self.general, sections={schedule.name: self._section(schedule)}
             )
             entries = general.resolve(in_grid[0], schedule, ())

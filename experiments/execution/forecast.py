@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from experiments.config.study_plan import StudyPlan
 from experiments.engines import Engine, check_contract, make_engine
 from experiments.engines.selection import Arithmetic, preferred, stacking_refusal
 from experiments.engines.stacked import MODELS
@@ -94,7 +93,7 @@ class _Probe:
         return longer > 0 and self.seconds + longer <= allowed
 
 
-def forecast(plans: Sequence[StudyPlan], device: str) -> dict[str, Forecast]:
+def forecast(studies: Sequence[Study], device: str) -> dict[str, Forecast]:
     """The forecast of each study. Studies that differ only in batch size and budget share probes:
     at the smallest batch size, and at the largest to which the time leads from there.
 
@@ -102,23 +101,23 @@ def forecast(plans: Sequence[StudyPlan], device: str) -> dict[str, Forecast]:
         ExperimentError: what is asked for cannot be trained at all.
         WorkloadError: neither can the workload.
     """
-    by_kind: dict[tuple[str, str], list[tuple[StudyPlan, StudyContext]]] = defaultdict(list)
+    by_kind: dict[tuple[str, str], list[tuple[Study, StudyContext]]] = defaultdict(list)
     stacks: dict[str, bool] = {}
     forecasts: dict[str, Forecast] = {}
     with single_thread():
-        for plan in sorted(plans, key=lambda plan: plan.study.batch_size):
-            context = StudyContext.load(_alone(plan.study), device)
-            by_kind[plan.study.shape, _engine(context, plan, stacks)].append((plan, context))
+        for study in sorted(studies, key=lambda study: study.batch_size):
+            context = StudyContext.load(_alone(study), device)
+            by_kind[study.shape, _engine(context, study, stacks)].append((study, context))
         until = time.perf_counter() + PROBE_SECONDS
-        for place, ((_, engine), studies) in enumerate(by_kind.items()):
-            check_contract(studies[0][1], studies[0][0].trials(0, 1)[0])
+        for place, ((_, engine), alike) in enumerate(by_kind.items()):
+            check_contract(alike[0][1], alike[0][0].trial(0))
             probes: list[_Probe] = []
-            larger = studies[:1]
+            larger = alike[:1]
             while larger:
                 probes.append(_probe(engine, *larger[-1]))
                 allowed = (until - time.perf_counter()) / (len(by_kind) - place)
-                larger = [each for each in studies if probes[-1].leads_to(each[1], allowed)]
-            forecasts |= {plan.study.id: _forecast(plan.study, probes) for plan, _ in studies}
+                larger = [each for each in alike if probes[-1].leads_to(each[1], allowed)]
+            forecasts |= {study.id: _forecast(study, probes) for study, _ in alike}
     return forecasts
 
 
@@ -163,27 +162,26 @@ def _share_read(probe: _Probe, count: int) -> float:
     return min(1.0, share * probe.models)
 
 
-def _engine(context: StudyContext, plan: StudyPlan, stacks: dict[str, bool]) -> str:
+def _engine(context: StudyContext, study: Study, stacks: dict[str, bool]) -> str:
     """The engine that trains a study.
 
     Args:
         stacks: whether studies of a shape can be stacked: what cannot be at one batch size cannot
             be at any.
     """
-    study = plan.study
     if study.engine != "auto":
         return study.engine
-    if preferred(context, plan.trials(0, 1)[0]) == "module":
+    if preferred(context, study.trial(0)) == "module":
         return "module"
     if study.shape not in stacks:
-        stacks[study.shape] = stacking_refusal(context, plan.trials(0, packs(study)[0])) is None
+        stacks[study.shape] = stacking_refusal(context, study.draw(0, packs(study)[0])) is None
     return "stacked" if stacks[study.shape] else "module"
 
 
-def _probe(engine: str, plan: StudyPlan, context: StudyContext) -> _Probe:
+def _probe(engine: str, study: Study, context: StudyContext) -> _Probe:
     began = time.perf_counter()
     # Where models train one after the other, one is enough.
-    pack = plan.trials(0, packs(plan.study)[0] if engine == "stacked" else 1)
+    pack = study.draw(0, packs(study)[0] if engine == "stacked" else 1)
     model = context.model(pack[0])
     work = Arithmetic.of(context, model).multiply_adds * len(pack)
     examples = min(_EXAMPLES, max(_FEWEST_EXAMPLES, int(_TIMED * _RATE / max(work, 1.0))))

@@ -201,10 +201,10 @@ class _Sweep:
         recorded = self._read_recorded(studies)
         self.of_other_targets = recorded.others
         before = {state.study.id for state in self.states}
-        self.waiting = [each.plan for each in every if each.plan.waits]
+        self.waiting = [study for study in studies if study.waits]
         self.states = [
             StudyState(
-                plan=each.plan,
+                study=each.study,
                 columns=each.columns,
                 label=each.label,
                 records=recorded.records[each.study.id],
@@ -215,7 +215,7 @@ class _Sweep:
                 on_enlarged=partial(self._enlarged, each.row),
             )
             for each in every
-            if not each.plan.waits
+            if not each.study.waits
         ]
         for state in self.states:
             if state.study.id not in before:
@@ -346,7 +346,7 @@ class _Sweep:
         labels = {state.study.id: state.label for state in self.states}
         best = no_target(self.store, [state.study for state in self.states], labels)
         error = best.error(goals[number], ends)
-        enlarges = self.judge is not None and any(state.study.extend for state in self.states)
+        enlarges = self.judge is not None and any(s.study.search.extend for s in self.states)
         if number < len(goals) - 1 and self.experiment.stop_at_target and not enlarges:
             return error
         self.note(f"{error}. {error.hint}" if error.hint else str(error))
@@ -374,7 +374,7 @@ class _Sweep:
         counts = [state.counts() for state in self.states]
         left = sum(each.left for each in counts)
         if left:  # else the baselines of those that wait have not reached the target
-            left += sum(plan.study.trials for plan in self.waiting)
+            left += sum(study.trials for study in self.waiting)
         known = [each for state in self.states for each in state.recorded()]
         held = set(self.store.trials(columns=["trial"])["trial"]) if known else set()
         records = [record for trial, record in known if trial.id in held]

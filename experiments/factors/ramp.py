@@ -27,8 +27,8 @@ from pydantic import Field
 from experiments.batch_sizes import BatchSizes
 from experiments.errors import ExperimentError
 from experiments.factors.target_share import TargetShare, mentions
-from experiments.plan import Value
 from experiments.schedules import Schedule
+from experiments.search.space import Value
 from experiments.typed import Count, Keys, checked
 from results.counts import count
 

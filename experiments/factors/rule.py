@@ -25,17 +25,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from experiments.amounts import EXAMPLES, TOKENS, Amount
 from experiments.errors import ExperimentError, nearest
 from experiments.factors.horizon import complement, decay_factor, rounded, weight_decay
-from experiments.optimizers import Optimizer
-from experiments.plan import Value
-from experiments.search.space import Dimension
+from experiments.search.space import Dimension, Value
 from experiments.typed import Count, Keys, checked
+
+if TYPE_CHECKING:
+    from experiments.optimizers import Optimizer
 
 Effective = Callable[[Mapping[str, Value]], float | None]
 """An optimizer's ``effective_learning_rate``."""

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from experiments.optimizers.base import PackagedOptimizer
 from experiments.optimizers.stacked_update import Block, ElementwiseUpdate, Group, StackedUpdate
-from experiments.plan import Value
+from experiments.search.space import Value
 
 _LATE = torch.tensor(1e30)
 """A number of steps at which any beta below 1 has a power of 0."""

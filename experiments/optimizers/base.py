@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from experiments.optimizers.stacked_update import ParameterSlice, StackedUpdate
-from experiments.plan import Value
 from experiments.search.domains import Domain
+from experiments.search.space import Value
 from results.optimizers import class_name
 
 Space = Mapping[str, Any]

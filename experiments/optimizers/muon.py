@@ -28,7 +28,7 @@ from experiments.optimizers.base import (
     columns,
 )
 from experiments.optimizers.stacked_update import ALIGNMENT, ParameterSlice, StackedUpdate
-from experiments.plan import Value
+from experiments.search.space import Value
 
 ITERATION = torch.bfloat16
 """The precision of the iteration, as torch has it whatever that of the weights."""

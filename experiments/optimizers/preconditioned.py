@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.optimizers.base import LibraryOptimizer
-from experiments.plan import Value
+from experiments.search.space import Value
 
 
 class Shampoo(LibraryOptimizer):

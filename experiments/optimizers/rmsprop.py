@@ -14,7 +14,7 @@ from torch import Tensor
 
 from experiments.optimizers.base import PackagedOptimizer
 from experiments.optimizers.stacked_update import StackedUpdate
-from experiments.plan import Value
+from experiments.search.space import Value
 
 
 class _StackedRMSprop(StackedUpdate):

@@ -24,8 +24,8 @@ from torch import Tensor
 
 from experiments.optimizers.base import LibraryOptimizer, averages
 from experiments.optimizers.stacked_update import StackedUpdate
-from experiments.plan import Value
 from experiments.search.domains import Domain
+from experiments.search.space import Value
 
 _SQUARE_EPSILON = 1e-15
 """The library adds it to the mean square, under the root."""

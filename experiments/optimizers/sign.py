@@ -15,7 +15,7 @@ from torch import Tensor
 
 from experiments.optimizers.base import LibraryOptimizer
 from experiments.optimizers.stacked_update import Block, ElementwiseUpdate, Group, StackedUpdate
-from experiments.plan import Value
+from experiments.search.space import Value
 
 
 class _StackedSign(ElementwiseUpdate):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from experiments.optimizers.base import Optimizer
 from experiments.optimizers.groups import parameter_options
-from experiments.plan import Value
+from experiments.search.space import Value
 from workloads import Workload
 
 GRADIENTS = (1.0, -0.5, 0.25)

@@ -29,7 +29,7 @@ from experiments.optimizers.stacked_update import (
     multiply_add,
     norm_of_rows,
 )
-from experiments.plan import Value
+from experiments.search.space import Value
 
 
 class _StackedTrustRatio(StackedUpdate):

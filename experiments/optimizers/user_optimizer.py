@@ -21,7 +21,7 @@ from torch import Tensor
 
 from experiments.errors import ExperimentError
 from experiments.optimizers.base import Named, Optimizer, Options
-from experiments.plan import Value
+from experiments.search.space import Value
 
 _ALIASES = {"lr": ("learning_rate",), "betas": ("beta1", "beta2"), "eps": ("epsilon",)}
 _NAMED = "named_parameters"

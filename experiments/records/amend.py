@@ -160,7 +160,7 @@ def join_searches(store: Store, states: Sequence[StudyState]) -> int:
         trial.id: (state, trial.index)
         for state in states
         for trial, _ in state.recorded()
-        if state.study.search_id not in state.searches_of(trial.id) and not state.need(trial.id)
+        if state.study.search.id not in state.searches_of(trial.id) and not state.need(trial.id)
     }
     if not shared:
         return 0
@@ -174,16 +174,16 @@ def join_searches(store: Store, states: Sequence[StudyState]) -> int:
         for row in rows:
             state, index = shared[row["trial"]]
             if row["search_id"] is None:  # written before searches had an id
-                row |= {"search_id": state.study.search_id, "index": index}
+                row |= {"search_id": state.study.search.id, "index": index}
             else:
                 searches = rows_of(row["other_searches"])
-                row["other_searches"] = {**searches, state.study.search_id: index}
+                row["other_searches"] = {**searches, state.study.search.id: index}
         store.amend(rows)
     finally:
         claim.release()
     for trial, (state, index) in shared.items():
         if trial not in claimed:
-            state.join(trial, state.study.search_id, index)
+            state.join(trial, state.study.search.id, index)
     return len(rows)
 
 
@@ -209,9 +209,9 @@ def of_other_searches(state: StudyState) -> int:
     others = [trial for trial in state.records if trial not in state]
     if not others:
         return 0
-    foreseen = state.plan.trials(0, state.plan.max_rows)
+    foreseen = state.study.draw(0, state.study.max_rows)
     drawn = {trial.id for trial, _ in state.recorded()} | {trial.id for trial in foreseen}
     return sum(
-        trial not in drawn and state.study.search_id not in state.searches_of(trial)
+        trial not in drawn and state.study.search.id not in state.searches_of(trial)
         for trial in others
     )

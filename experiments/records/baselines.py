@@ -18,7 +18,7 @@ from results.storage.rows import by_age
 from results.targets.target import Target
 
 if TYPE_CHECKING:
-    from experiments.config.study_plan import StudyPlan
+    from experiments.plan import Study
     from experiments.scheduling.study_state import StudyState
 
 WAITS = "waits for the baseline's steps to target"
@@ -59,23 +59,23 @@ def baseline_steps(studies: Sequence[StudyState]) -> int | None:
     return round(math.exp(sum(map(math.log, least)) / len(least)))
 
 
-def known(waiting: Iterable[StudyPlan], states: Iterable[StudyState]) -> dict[str, int]:
+def known(waiting: Iterable[Study], states: Iterable[StudyState]) -> dict[str, int]:
     """The steps that ``waiting`` studies wait for and that complete ``states`` have, by the id of
     the baseline's study."""
     by_id = {state.study.id: state for state in states}
     steps: dict[str, int] = {}
-    for plan in waiting:
-        studies = [by_id[study] for study in plan.baseline]
+    for study in waiting:
+        studies = [by_id[name] for name in study.baseline]
         if all(state.wave() is None for state in studies):
             number = baseline_steps(studies)
             if number is not None:
-                steps[plan.baseline[0]] = number
+                steps[study.baseline[0]] = number
     return steps
 
 
-def lines(reason: str, waiting: Iterable[StudyPlan]) -> list[str]:
-    """As ``line``, of plans; none where there are none."""
-    sizes = [plan.study.batch_size for plan in waiting]
+def lines(reason: str, waiting: Iterable[Study]) -> list[str]:
+    """As ``line``, of studies; none where there are none."""
+    sizes = [study.batch_size for study in waiting]
     return [line(reason, sizes)] if sizes else []
 
 

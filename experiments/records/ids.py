@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping
 import pandas as pd
 
 from experiments.config.compile import parse
-from experiments.config.study_plan import StudyPlan
 from experiments.errors import ExperimentError
+from experiments.plan import Study
 from results.counts import count
 from results.fsck import Defect
 from results.reader import Results
@@ -30,20 +30,20 @@ def wrong_ids(results: Results) -> tuple[list[Defect], list[str]]:
     groups = planned.groupby(["experiment", "experiment_yaml", "workload_version"], sort=False)
     for (name, text, version), rows in groups:
         try:
-            plans = _plans(str(text), str(name), str(version), rows)
+            by_id = _studies(str(text), str(name), str(version), rows)
         except (ExperimentError, WorkloadError) as error:
             unchecked.append(f"{name}: ids are not checked: {error}")
             continue
-        wrong = set(rows["study"]) - plans.keys()
+        wrong = set(rows["study"]) - by_id.keys()
         defects += _defects(str(name), "study", wrong, "experiment")
-        of_search = trials[trials["study"].isin(plans.keys()) & trials["role"].eq("search")]
+        of_search = trials[trials["study"].isin(by_id.keys()) & trials["role"].eq("search")]
         odd = [
             trial
             for trial, study, index, search, seed, enlarged in of_search[
                 ["trial", "study", "index", "search_id", "search_seed", "enlargement"]
             ].itertuples(index=False)
             if not (enlarged == enlarged and enlarged)
-            and _other(plans[study], trial, index, search, seed)
+            and _other(by_id[study], trial, index, search, seed)
         ]
         defects += _defects(str(name), "trial", odd, "row of the search's table")
     return defects, unchecked
@@ -57,7 +57,7 @@ def _defects(name: str, noun: str, ids: Collection[str], origin: str) -> list[De
     return [Defect(what=what + origin, do=_DO)]
 
 
-def _plans(text: str, name: str, version: str, rows: pd.DataFrame) -> Mapping[str, StudyPlan]:
+def _studies(text: str, name: str, version: str, rows: pd.DataFrame) -> Mapping[str, Study]:
     """The studies of a recorded experiment, by id.
 
     Raises:
@@ -68,11 +68,11 @@ def _plans(text: str, name: str, version: str, rows: pd.DataFrame) -> Mapping[st
         raise ExperimentError("it names a Python file, which is not run")
     known = rows["baseline_steps"].dropna()
     steps = int(known.iloc[0]) if len(known) else None
-    return {plan.study.id: plan for plan in parse(text, name).plans(version, lambda _: steps)}
+    return {study.id: study for study in parse(text, name).studies(version, lambda _: steps)}
 
 
-def _other(plan: StudyPlan, trial: str, index: float, search: str, seed: float) -> bool:
-    """Whether a row of this plan's search is another trial."""
-    if plan.study.search_id != search or plan.study.search_seed != seed:
+def _other(study: Study, trial: str, index: float, search: str, seed: float) -> bool:
+    """Whether a row of this study's search is another trial."""
+    if study.search.id != search or study.search.seed != seed:
         return False
-    return not 0 <= index < plan.max_rows or plan.trial(int(index)).id != trial
+    return not 0 <= index < study.max_rows or study.trial(int(index)).id != trial

@@ -8,7 +8,6 @@ from typing import Any
 
 import workloads
 from experiments.config.compile import Experiment
-from experiments.config.study_plan import StudyPlan
 from experiments.plan import Study
 from experiments.records.rows import git_commit, layout_columns, study_columns
 from results.schema import json_text
@@ -20,17 +19,13 @@ from results.store import Store
 class Planned:
     """A study of an experiment."""
 
-    plan: StudyPlan
+    study: Study
     columns: Mapping[str, Any]
     """The columns that its row and its trials' rows share."""
     row: Mapping[str, Any]
     """Its row of the studies table."""
     label: str
     """What distinguishes it from the other studies: ``adam, width 64, batch 32``."""
-
-    @property
-    def study(self) -> Study:
-        return self.plan.study
 
 
 def planned(
@@ -39,34 +34,34 @@ def planned(
     """Plan an experiment: its studies, in its order.
 
     Args:
-        source: hash of earlier code of the workload to go by (``Experiment.plans``).
+        source: hash of earlier code of the workload to go by (``Experiment.studies``).
         known: steps to target of baselines, by study.
     """
-    plans = experiment.plans(source, (known or {}).get)
+    studies = experiment.studies(source, (known or {}).get)
     text = f"{PART}\n{experiment.to_yaml()}" if experiment.part else experiment.to_yaml()
     commit = git_commit(experiment.base or None)
-    every = [_shared(plan) for plan in plans]
+    every = [_shared(study) for study in studies]
     return [
         Planned(
-            plan=plan,
+            study=study,
             columns={**shared, "commit": commit},
             row={
                 **shared,
-                "targets": [str(target) for target in plan.study.targets],
-                "search_space": plan.search_space,
-                "search_id": plan.study.search_id,
-                "search_seed": plan.study.search_seed,
-                "dimensions": len(plan.space),
-                "repeats": plan.study.repeats or None,
-                "baseline": list(plan.baseline) or None,
+                "targets": [str(target) for target in study.targets],
+                "search_space": study.notation(),
+                "search_id": study.search.id,
+                "search_seed": study.search.seed,
+                "dimensions": len(study.search.space),
+                "repeats": study.search.repeats or None,
+                "baseline": list(study.baseline) or None,
                 "budget": str(experiment.budget),
-                "engine": plan.study.engine,
-                "layout": layout_columns(plan.study.layout),
+                "engine": study.engine,
+                "layout": layout_columns(study.layout),
                 "experiment_yaml": text,
             },
             label=label,
         )
-        for plan, shared, label in zip(plans, every, _labels(every), strict=True)
+        for study, shared, label in zip(studies, every, _labels(every), strict=True)
     ]
 
 
@@ -79,9 +74,9 @@ def new_rows(store: Store, studies: Sequence[Planned]) -> list[Mapping[str, Any]
     return [each.row for each in studies if tuple(each.row[name] for name in names) not in have]
 
 
-def _shared(plan: StudyPlan) -> dict[str, Any]:
-    ref, version = plan.study.workload, plan.identity["workload"]
-    columns = study_columns(plan.study, workloads.load(ref.spec, ref.fields, ref.base))
+def _shared(study: Study) -> dict[str, Any]:
+    ref, version = study.workload, study.identity["workload"]
+    columns = study_columns(study, workloads.load(ref.spec, ref.fields, ref.base))
     return {**columns, "workload_version": version.get("source") or version.get("version")}
 
 

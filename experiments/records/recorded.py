@@ -84,8 +84,8 @@ def read_recorded(
             run=run,
         )
     searches: dict[str, dict[str, Mapping[str, int]]] = {name: {} for name in by_id}
-    present = rows["study"].map({name: study.search_id for name, study in by_id.items()})
-    seeds = rows["study"].map({name: study.search_seed for name, study in by_id.items()})
+    present = rows["study"].map({name: study.search.id for name, study in by_id.items()})
+    seeds = rows["study"].map({name: study.search.seed for name, study in by_id.items()})
     reseeded = rows["search_seed"].notna() & rows["search_seed"].ne(seeds)
     odd = rows[rows["search_id"].ne(present) | rows["other_searches"].notna() | reseeded]
     cells = (odd[name].tolist() for name in _OF_SEARCHES)
@@ -155,7 +155,7 @@ def changed(store: Store, studies: Sequence[Planned]) -> Changed | None:
     hashes = dict.fromkeys(version for version, _ in by_id.values())
     touched, version = set(), ""
     for each in studies:
-        identity = each.plan.identity
+        identity = each.study.identity
         workload = identity["workload"]
         if "source" not in workload:
             continue

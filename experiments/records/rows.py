@@ -20,7 +20,7 @@ from workloads import Workload
 
 _OF_THE_STUDY = (
     *("batch_size", "budget_steps", "train_examples", "evaluation_ratio"),
-    *("keep", "stop_at_target", "search", "estimator", "replicate", "baseline_steps"),
+    *("keep", "stop_at_target", "estimator", "replicate", "baseline_steps"),
 )
 _PACKAGES = ("batchscale", "torch", "torchvision", "numpy", "ray")
 
@@ -42,6 +42,7 @@ def study_columns(study: Study, workload: Workload) -> dict[str, Any]:
         "tokens_per_example": workload.tokens_per_example,
         "fields": workload.fields_of_identity(stated=study.workload.fields),
         "trials_wanted": study.trials,
+        "search": study.search.method,
         "batch_sizes": study.ramp
         and {
             "starts": list(study.ramp.starts),
@@ -74,8 +75,8 @@ def trial_row(
         **of_the_pack,
         "index": trial.index,
         "seed": trial.seed,
-        "search_id": study.search_id,
-        "search_seed": study.search_seed,
+        "search_id": study.search.id,
+        "search_seed": study.search.seed,
         "other_searches": dict(trial.other_searches) or None,
         "enlargement": trial.enlargement,
         "role": trial.role,

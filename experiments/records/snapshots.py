@@ -34,7 +34,7 @@ def settings_hash(study: Study) -> str:
     """Hash of everything in a study that decides its training, except for place and layout."""
     content = asdict(study)
     # A stopped pack continues with the ``keep`` that applies then.
-    searching = ("trials", "keep", "search", "search_id", "search_seed", "extend", "repeats")
+    searching = ("trials", "keep", "search", "identity", "baseline")
     names = ("experiment", "layout", "engine", "estimator", "evaluate")
     labels = ("optimizer_name", "schedule_name")
     for name in (*searching, *names, *labels):

@@ -17,8 +17,8 @@ from torch import Tensor
 from experiments.amounts import tokens_each
 from experiments.errors import ExperimentError
 from experiments.optimizers.base import Space
-from experiments.plan import Value
 from experiments.search.domains import Domain
+from experiments.search.space import Value
 from results.optimizers import class_name
 
 Ranges = Mapping[str, Domain | tuple[float, float]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from experiments.plan import Value
 from experiments.schedules.base import Schedule
+from experiments.search.space import Value
 
 
 class Constant(Schedule):

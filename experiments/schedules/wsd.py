@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from experiments.optimizers.base import Space
-from experiments.plan import Value
 from experiments.schedules.base import Ranges, Schedule
 from experiments.search.domains import Domain
+from experiments.search.space import Value
 
 
 class WarmupStableDecay(Schedule):

@@ -15,11 +15,11 @@ from itertools import islice
 
 import numpy as np
 
-from experiments.plan import Pack, Trial, Value
+from experiments.plan import Pack, Trial
 from experiments.scheduling.messages import Assignment
 from experiments.scheduling.rounds import Wave
 from experiments.scheduling.study_state import StudyState
-from experiments.search.space import Dimension
+from experiments.search.space import Dimension, Value
 
 _SMALL_PACK = 4
 """A wave is not cut into packs below this size to occupy more workers."""
@@ -249,6 +249,6 @@ def _in_wave(state: StudyState, wave: Wave, trial: Trial) -> Trial:
     """The trial with its round, its role there, and the other searches that have recorded it."""
     beyond = trial.role == "search" and trial.index >= state.study.trials
     searches = state.searches.get(trial.id, {})
-    others = {s: row for s, row in searches.items() if s and s != state.study.search_id}
+    others = {s: row for s, row in searches.items() if s and s != state.study.search.id}
     role = "extension" if beyond else trial.role
     return replace(trial, round=wave.round, role=role, other_searches=others)

@@ -1,5 +1,5 @@
-"""What is missing of a study, round by round, and how long it will take: pure logic on the study's
-plan and the records of its trials.
+"""What is missing of a study, round by round, and how long it will take: pure logic on the study
+and the records of its trials.
 
 A study's search table is drawn in *waves*. The first holds rows 0-15; each later round draws as
 many rows as its goal (32, 64, … up to the trials wanted) lacks in feasible trials, once; the last
@@ -38,8 +38,6 @@ class Wanted(Protocol):
     def stop_at_target(self) -> bool: ...
     @property
     def keep(self) -> int | None: ...
-    @property
-    def search(self) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

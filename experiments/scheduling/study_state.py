@@ -1,4 +1,4 @@
-"""The state of a study: its plan, the records of its trials, and which of them are being trained.
+"""The state of a study: the records of its trials, and which of them are being trained.
 
 A study goes through up to three phases: its search; where its optimum sits on the edge of the
 space, the slabs by which the space is enlarged, one after the other; then repeats of its best
@@ -12,15 +12,14 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from experiments.enlarged import Enlarged, enlarge
 from experiments.plan import Outcome, Study, Trial
 from experiments.scheduling import rounds
 from experiments.scheduling.messages import StudyPlanned
 from experiments.scheduling.rounds import Counts, Record, Remaining
-
-if TYPE_CHECKING:
-    from experiments.config.study_plan import Enlarged, StudyPlan
+from experiments.search.base import Space
 
 Side = tuple[str, Literal["low", "high"]]
 """A tuned dimension and the end of its range to move."""
@@ -30,7 +29,7 @@ Side = tuple[str, Literal["low", "high"]]
 class StudyState:
     """The state of a study."""
 
-    plan: StudyPlan
+    study: Study
     columns: Mapping[str, Any]
     label: str
     records: dict[str, Record] = field(default_factory=dict)
@@ -66,18 +65,19 @@ class StudyState:
             self.engine = self.study.engine
 
     @property
-    def study(self) -> Study:
-        return self.plan.study
+    def space(self) -> Space:
+        """The search space, enlargements included."""
+        return self.blocks[-1].space if self.blocks else self.study.search.space
 
     @property
     def search_space(self) -> Mapping[str, Any]:
-        """The search space, enlargements included."""
-        return (self.blocks[-1] if self.blocks else self.plan).search_space
+        """The same, as an experiment file writes it."""
+        return self.study.notation(self.space)
 
     def wave(self) -> rounds.Wave | None:
         """The open wave; ``None`` when the study is complete."""
         if not self._wave_is_current:
-            search = rounds.wave(self.study, self._rows, self.plan.max_rows, self._lookup)
+            search = rounds.wave(self.study, self._rows, self.study.max_rows, self._lookup)
             self._wave = search or self._enlarge() or self._repeat()
             self._wave_is_current = True
         return self._wave
@@ -85,7 +85,7 @@ class StudyState:
     def _enlarge(self) -> rounds.Wave | None:
         """The slabs of the enlarged space, as long as the optimum lies on an edge."""
         first = len(rounds.goals(self.study.trials))
-        for number in range(self.study.extend):
+        for number in range(self.study.search.extend):
             if number == len(self.blocks) and not self._grow():
                 return None
             missing = [t for t in self.blocks[number].trials if self.need(t.id)]
@@ -97,7 +97,8 @@ class StudyState:
     def _grow(self) -> bool:
         """Decide on the next enlargement; whether there is one."""
         sides = () if self._inside else self.edges(self)
-        block = (self.blocks[-1] if self.blocks else self.plan).enlarged(sides) if sides else None
+        number = len(self.blocks) + 1
+        block = enlarge(self.study, self.space, sides, number) if sides else None
         if block is None or not block.trials:
             self._inside = True
             return False
@@ -108,25 +109,25 @@ class StudyState:
 
     def _repeat(self) -> rounds.Wave | None:
         missing = [t for t in self.repeats() if self.need(t.id)]
-        last = len(rounds.goals(self.study.trials)) + self.study.extend
+        last = len(rounds.goals(self.study.trials)) + self.study.search.extend
         # No repeat is stopped as dominated, else the median would be too low.
         return rounds.Wave(round=last, trials=tuple(missing), keep=None) if missing else None
 
     def repeats(self) -> Sequence[Trial]:
         """The best trial again, the first of several, with fresh seeds, where the study asks for
         it."""
-        if not self.study.repeats:
+        if not self.study.search.repeats:
             return ()
         hits = [
             (record.steps_to_target, i, trial)
             for i, trial in enumerate(self.drawn())
             if (record := self.records.get(trial.id)) and record.steps_to_target is not None
         ]
-        return self.plan.repeats(min(hits)[2]) if hits else ()
+        return self.study.repeats(min(hits)[2]) if hits else ()
 
     def _rows(self, start: int, stop: int) -> Sequence[Trial]:
         if stop > len(self.rows):
-            more = self.plan.trials(len(self.rows), stop)
+            more = self.study.draw(len(self.rows), stop)
             self.rows.extend(more)
             self._draw(more)
         return self.rows[start:stop]
@@ -160,7 +161,7 @@ class StudyState:
 
     def searches_of(self, trial: str) -> Mapping[str, int]:
         """The searches that a recorded trial belongs to."""
-        return self.searches.get(trial, {self.study.search_id: 0})
+        return self.searches.get(trial, {self.study.search.id: 0})
 
     def join(self, trial: str, search: str, index: int) -> None:
         """A recorded trial belongs to a further search."""
@@ -253,14 +254,14 @@ class StudyState:
             # An earlier run may have recorded rows that this one has not drawn yet.
             beyond = not self.records.keys() <= self._drawn.keys()
             added = [trial for block in self.blocks for trial in block.trials]
-            most = self.plan.max_rows
+            most = self.study.max_rows
 
             def lookup(row: int) -> Record | None:
                 if row >= most:
                     return self._lookup(added[row - most])
                 if row < len(self.rows):
                     return self._lookup(self.rows[row])
-                return self._lookup(self.plan.trials(row, row + 1)[0]) if beyond else None
+                return self._lookup(self.study.trial(row)) if beyond else None
 
             self._counts = rounds.counts(
                 self.study,

@@ -14,8 +14,8 @@ import importlib
 import pkgutil
 from collections.abc import Mapping, Sequence
 
-from experiments.plan import Value
 from experiments.search.base import Row, Space, Table
+from experiments.search.space import Value
 
 __all__ = [
     "DRAWN_AT_MOST",

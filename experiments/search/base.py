@@ -6,8 +6,7 @@ import abc
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from experiments.plan import Value
-from experiments.search.space import Dimension
+from experiments.search.space import Dimension, Value
 
 Space = Mapping[str, Dimension]
 Row = dict[str, Value]

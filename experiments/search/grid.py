@@ -10,8 +10,8 @@ from __future__ import annotations
 import functools
 import math
 
-from experiments.plan import Value
 from experiments.search.base import Row, Space, Table
+from experiments.search.space import Value
 from experiments.seeds import derive
 
 

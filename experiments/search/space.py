@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from experiments.errors import ExperimentError, nearest
-from experiments.plan import Value
 from experiments.search.domains import Domain
 
+Value = float | int | str | bool
+"""A metaparameter's."""
 Side = Literal["low", "high"]
 Scale = Literal["linear", "log", "reverse_log", "integer", "discrete"]
 SCALES: tuple[Scale, ...] = ("linear", "log", "reverse_log", "integer", "discrete")
@@ -149,6 +150,13 @@ class Dimension:
         bounds = (end, high) if side == "low" else (low, end)
         wider = Dimension(scale=self.scale, bounds=bounds)
         return wider if wider.extent >= (1 + _LEAST_GROWTH) * self.extent else None
+
+    def divided(self, by: float) -> Dimension:
+        """The range, or the choices, with each value divided."""
+        scale: Scale = "linear" if self.scale == "integer" else self.scale
+        low, high = (end / by for end in self.bounds)
+        choices = tuple(float(value) / by for value in self.choices)
+        return Dimension(scale=scale, bounds=(low, high), choices=choices)
 
     def notation(self) -> dict[str, list[Value]]:
         """As an experiment file writes it; ``parse`` gives the same dimension back."""

@@ -47,7 +47,8 @@ import torch
 from torch import Tensor, nn
 
 from experiments.errors import ExperimentError
-from experiments.plan import Layout, Study, Value
+from experiments.plan import Layout, Study
+from experiments.search.space import Value
 from experiments.techniques.communication import Communication
 from results.optimizers import class_name
 from workloads import Batch, Workload

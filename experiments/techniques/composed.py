@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from experiments.errors import ExperimentError, nearest
 from experiments.factors.target_share import HINT, shares_of_target
-from experiments.plan import Value
+from experiments.search.space import Value
 from experiments.seeds import derive
 from experiments.techniques.base import (
     Arguments,

@@ -17,7 +17,8 @@ import workloads
 from experiments.engines import check_contract, make_engine, stacking_refusal
 from experiments.engines.module import ModuleEngine
 from experiments.errors import ExperimentError
-from experiments.plan import Layout, Study, Trial, Value, WorkloadRef
+from experiments.plan import Layout, Study, Trial, WorkloadRef
+from experiments.search.space import Value
 from experiments.seeds import derive
 from experiments.training.splits import sampled
 from experiments.training.study_context import StudyContext

@@ -18,8 +18,9 @@ from experiments.errors import ExperimentError, nearest
 from experiments.factors.ramp import ramped
 from experiments.identity import technique_identity
 from experiments.parallel import SOLO, ParallelLayout, Ranks
-from experiments.plan import Study, Trial, Value
+from experiments.plan import Study, Trial
 from experiments.precision import Precision
+from experiments.search.space import Value
 from experiments.seeds import derive, seed_torch
 from experiments.techniques import Techniques
 from experiments.techniques import load as load_techniques

@@ -58,7 +58,7 @@ def test_what_the_device_lacks(
     clear(sweep(command, here, text, "--dry-run"), *parts, hint=hint)
     clear(sweep(command, here, text), *parts, hint=hint)
     assert not (here / "results").exists()
-    assert load(here / "mine.yaml").plans()  # on another device it can be trained
+    assert load(here / "mine.yaml").studies()  # on another device it can be trained
 
 
 @pytest.mark.parametrize("variable", ["RAY_TMPDIR", "TMPDIR", None])

@@ -40,8 +40,8 @@ def test_examples_are_counted_truly(swept: Run) -> None:
     assert set(ramp) == {"", RAMP}
     assert set(rule) == {"", RULE}
     sizes = {
-        (plan.study.batch_size, plan.study.technique.get("ramp", "")): plan.study.batches
-        for plan in load("digits-rules", SMALL).plans()
+        (plan.batch_size, plan.technique.get("ramp", "")): plan.batches
+        for plan in load("digits-rules", SMALL).studies()
     }
     measured = swept.measurements.groupby("trial")
     for row in trials.assign(ramp=ramp).to_dict("records"):
@@ -62,7 +62,7 @@ def test_examples_are_counted_truly(swept: Run) -> None:
 
 @pytest.mark.slow
 def test_the_cost_of_a_study_is_that_of_its_mean_batch_size(swept: Run) -> None:
-    plans = {plan.study.id: plan.study for plan in load("digits-rules", SMALL).plans()}
+    plans = {plan.id: plan for plan in load("digits-rules", SMALL).studies()}
     costs = {row["study"]: trial_cost(dict(row)) for _, row in swept.studies.iterrows()}
     assert costs == {
         name: rounds.trial_cost(study.budget_steps, study.mean_batch_size)

@@ -17,7 +17,7 @@ from tests.results import release
 def test_a_tree_in_small(tmp_path: Path) -> None:
     tree, root = tmp_path / "batch_science", tmp_path / "runs"
     plans = [
-        release.StudyPlan(name=f"{name}/{size}", batch_size=size, rows=(30, 90, 60, 120, 80))
+        release.ReleasedStudy(name=f"{name}/{size}", batch_size=size, rows=(30, 90, 60, 120, 80))
         for name in (release.HALF, release.IMAGES, release.WORDS)
         for size in (64, 128, 256)
     ]

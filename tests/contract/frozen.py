@@ -49,15 +49,15 @@ def ids(experiment: str, count: int) -> pd.DataFrame:
     from batchscale.sweeps import load
     from experiments.records.planned import planned
 
-    plans = [each.plan for each in planned(load(experiment, {}, ()), known={})]
-    if plans[0].study.workload.data_fingerprint is not None:
+    studies = [each.study for each in planned(load(experiment, {}, ()), known={})]
+    if studies[0].workload.data_fingerprint is not None:
         return pd.DataFrame()
     rows = []
     for place in range(count):
-        plan = plans[place * len(plans) // count]
-        row = place % plan.max_rows
-        (trial,) = plan.trials(row, row + 1)
-        rows.append((experiment, plan.study.id, row, trial.id, trial.seed))
+        study = studies[place * len(studies) // count]
+        row = place % study.max_rows
+        trial = study.trial(row)
+        rows.append((experiment, study.id, row, trial.id, trial.seed))
     return pd.DataFrame(rows, columns=["experiment", "study", "row", "trial", "seed"]).astype(str)
 
 

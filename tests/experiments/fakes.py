@@ -13,15 +13,14 @@ import queue
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from experiments.config.study_plan import StudyPlan
 from experiments.encoding import MalformedError
 from experiments.parallel.ranks import SOLO, Ranks
-from experiments.plan import Measurement, Outcome, Pack, Study, Trial, WorkloadRef
+from experiments.plan import Measurement, Outcome, Pack, Search, Study, Trial, WorkloadRef
 from experiments.training.evaluation_grid import evaluation_steps
 from results.targets.target import Target
 
@@ -46,35 +45,34 @@ def study(**changes: Any) -> Study:
     return Study(**given)
 
 
-class Plan(StudyPlan):
-    """A study whose table holds the given values, and that has no space to enlarge."""
+@dataclass(frozen=True, kw_only=True)
+class Listed(Study):
+    """A study whose trials have the search's points, and plain names."""
 
-    search_space: dict[str, Any] = None  # type: ignore[assignment]
-
-    def __init__(self, of: Study, values: Sequence[float], space: Any = None) -> None:
-        super().__init__(study=of, identity={}, space={}, fixed={})
-        self.values, self.search_space = values, space
+    ranges: Any = None
 
     @property
     def max_rows(self) -> int:
-        return min(4 * self.study.trials, len(self.values))
+        return min(4 * self.trials, len(self.search.points))
 
-    def trials(self, start: int, stop: int) -> list[Trial]:
+    def draw(self, start: int, stop: int) -> list[Trial]:
+        points = enumerate(self.search.points[: self.max_rows])
         return [
-            Trial(
-                id=f"{self.study.id}-{index}",
-                index=index,
-                seed=index,
-                metaparameters={"learning_rate": self.values[index]},
-            )
-            for index in range(start, min(stop, self.max_rows))
+            Trial(id=f"{self.id}-{index}", index=index, seed=index, metaparameters=point)
+            for index, point in [*points][start:stop]
         ]
 
-    def enlarged(self, *_: Any, **__: Any) -> None:
-        pass
+    def notation(self, *_: Any) -> Any:
+        return self.ranges
 
-    def repeats(self, *_: Any, **__: Any) -> list[Trial]:
+    def repeats(self, *_: Any) -> list[Trial]:
         return []
+
+
+def listed(of: Study, values: Iterable[float], ranges: Any = None) -> Listed:
+    """``of`` with a table that holds the given values of the learning rate."""
+    points = tuple({"learning_rate": value} for value in values)
+    return Listed(**{**vars(of), "search": Search(points=points)}, ranges=ranges)
 
 
 def points(count: int, *, seed: int = 0, diverging: float = 0.2) -> list[float]:

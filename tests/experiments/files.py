@@ -82,7 +82,7 @@ def own(tmp_path: Path, text: str = EXPERIMENT, *settings: str) -> Experiment:
 def complaint(file: Path, *settings: str) -> tuple[str, str]:
     """What is said of a wrong file, without the folder's name, and the hint: a line each."""
     with pytest.raises(ExperimentError) as raised:
-        load(file, settings).plans()
+        load(file, settings).studies()
     message, hint = str(raised.value), raised.value.hint or ""
     assert "\n" not in message + hint
     return message.replace(f"{file.parent}/", "").replace(str(file.parent), "HERE"), hint
@@ -90,4 +90,4 @@ def complaint(file: Path, *settings: str) -> tuple[str, str]:
 
 def ids(experiment: Experiment, rows: int = 4) -> list[str]:
     """Ids of the first trials of every study."""
-    return [t.id for plan in experiment.plans() for t in plan.trials(0, rows)]
+    return [t.id for study in experiment.studies() for t in study.draw(0, rows)]

@@ -38,7 +38,7 @@ def read(tmp_path):
 
 
 def ids(experiment):
-    return [plan.study.id for plan in experiment.plans()]
+    return [study.id for study in experiment.studies()]
 
 
 @pytest.mark.parametrize(
@@ -56,16 +56,13 @@ def ids(experiment):
 def test_a_plan_in_tokens_is_the_plan_in_sequences(read, sizes, sequences):
     in_tokens, plain = read(sizes), read(sequences)
     assert ids(in_tokens) == ids(plain)
-    assert [p.study.batch_size for p in in_tokens.plans()] == [
-        p.study.batch_size for p in plain.plans()
-    ]
+    assert [p.batch_size for p in in_tokens.studies()] == [p.batch_size for p in plain.studies()]
 
 
 def test_the_context_is_that_of_each_study(read):
     experiment = read("64..256 tokens", "3 epochs + 4e3 tokens + 2 steps", "context: [8, 16]")
     seen = {
-        (p.study.workload.fields["context"], p.study.batch_size): p.study.budget_steps
-        for p in experiment.plans()
+        (p.workload.fields["context"], p.batch_size): p.budget_steps for p in experiment.studies()
     }
     assert seen == {
         (context, size): int(3 * (512 // size) + Fraction(4000, size * context) + 2)

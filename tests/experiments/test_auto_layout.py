@@ -256,9 +256,9 @@ def test_a_sweep_records_the_choice(tmp_path: Path) -> None:
 def test_an_experiment_leaves_its_layout_open() -> None:
     given: dict[str, Any] = {"workload": "digits-softmax", "optimizer": "sgd", "batch_size": 8}
     experiment = from_keywords(**given, layout="auto", workers=4)
-    of = experiment.plans()[0].study
+    of = experiment.studies()[0]
     assert of.layout == Layout(auto=True, workers=4)
-    assert of.id == from_keywords(**given).plans()[0].study.id
+    assert of.id == from_keywords(**given).studies()[0].id
     assert "layout: auto" in experiment.to_yaml()
 
 

@@ -168,8 +168,8 @@ def single_study(**changes: Any) -> Any:
 
 def seventh(**changes: Any) -> str:
     """The id of the eighth trial of the study; those of real trials end in anything."""
-    (plan,) = single_study(**changes).plans()
-    return str(plan.trials(0, 16)[7].id)
+    (study,) = single_study(**changes).studies()
+    return str(study.draw(0, 16)[7].id)
 
 
 @pytest.fixture

@@ -127,10 +127,10 @@ def test_data_ranks_are_part_of_the_identity(how: Any, written: Any) -> None:
             name="test",
             **given,
         )
-        return experiment.plans()[0]
+        return experiment.studies()[0]
 
-    assert plan(2).study.technique["compress"] == written
-    assert len({plan(workers).study.id for workers in (0, 2, 3)}) == 3
+    assert plan(2).technique["compress"] == written
+    assert len({plan(workers).id for workers in (0, 2, 3)}) == 3
     reread = techniques.load({"compress": written}, None).parts["compress"]
     assert reread.in_layout(Layout(workers=2)).written == written
 

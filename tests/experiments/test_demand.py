@@ -119,6 +119,6 @@ def test_nothing_is_free_where_nothing_is() -> None:
 
 def test_the_experiment_says_which_part_of_a_gpu() -> None:
     of = ["grid.batch_size=[64]", "grid.optimizer=[sgd]"]
-    plain, quarter = (load("digits", [*of, *gpus]).plans()[0] for gpus in ([], ["gpus=0.25"]))
-    assert [plan.study.layout.gpus_per_worker for plan in (plain, quarter)] == [0.0, 0.25]
+    plain, quarter = (load("digits", [*of, *gpus]).studies()[0] for gpus in ([], ["gpus=0.25"]))
+    assert [study.layout.gpus_per_worker for study in (plain, quarter)] == [0.0, 0.25]
     assert plain.trial(0).id == quarter.trial(0).id  # it is placement

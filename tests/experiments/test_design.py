@@ -33,11 +33,11 @@ target: validation_error < 0.2
 def described(text: str) -> dict[str, tuple]:
     """The factors of each study, by its identity."""
     return {
-        plan.study.id: (
-            plan.study.batch_size, plan.study.optimizer, plan.study.schedule,
-            str(dict(plan.study.technique)),
+        study.id: (
+            study.batch_size, study.optimizer, study.schedule,
+            str(dict(study.technique)),
         )
-        for plan in parse(text).plans()
+        for study in parse(text).studies()
     }  # fmt: skip
 
 
@@ -65,7 +65,7 @@ def test_fields_stay_crossed() -> None:
     text = FACTORS.replace("digits-softmax", "digits-fc").replace(
         "grid:\n", "grid:\n  widths: [[4], [8]]\n"
     )
-    assert len(parse(text).plans()) == 2 * 2 * 7
+    assert len(parse(text).studies()) == 2 * 2 * 7
 
 
 def test_how_many_combinations() -> None:
@@ -101,43 +101,42 @@ REPLICATED = FACTORS.replace("one_factor", "{one_factor: {baseline: 3}}")
 
 
 def test_the_baseline_is_searched_again_with_points_and_seeds_of_its_own() -> None:
-    once, plans = parse(FACTORS).plans(), parse(REPLICATED).plans()
-    baseline = [plan for plan in plans if plan.study.replicate]
+    once, studies = parse(FACTORS).studies(), parse(REPLICATED).studies()
+    baseline = [study for study in studies if study.replicate]
     # Two batch sizes, two more searches each; the others are the same studies as ever.
-    assert len(plans) == len(once) + 2 * 2
-    assert [p.study.id for p in plans if not p.study.replicate] == [p.study.id for p in once]
-    assert {(p.study.batch_size, p.study.replicate) for p in baseline} == {
+    assert len(studies) == len(once) + 2 * 2
+    assert [p.id for p in studies if not p.replicate] == [p.id for p in once]
+    assert {(p.batch_size, p.replicate) for p in baseline} == {
         (size, number) for size in (16, 64) for number in (1, 2)
     }
-    plain = next(p for p in once if p.study.batch_size == 16)
-    again = [p for p in baseline if p.study.batch_size == 16]
-    drawn = [plan.trials(0, 2) for plan in (plain, *again)]
+    plain = next(p for p in once if p.batch_size == 16)
+    again = [p for p in baseline if p.batch_size == 16]
+    drawn = [study.draw(0, 2) for study in (plain, *again)]
     rates = {trial.metaparameters["learning_rate"] for trials in drawn for trial in trials}
     seeds = {trial.seed for trials in drawn for trial in trials}
     ids = {trial.id for trials in drawn for trial in trials}
     assert len(rates) == len(seeds) == len(ids) == 3 * 2
-    for plan in again:
-        same = {"optimizer", "schedule", "technique", "search_id", "search_seed", "trials", "keep"}
-        assert all(getattr(plan.study, n) == getattr(plain.study, n) for n in same)
-        assert plan.search_space == plain.search_space
+    for study in again:
+        same = {"optimizer", "schedule", "technique", "search", "trials", "keep"}
+        assert all(getattr(study, n) == getattr(plain, n) for n in same)
 
 
 def test_arms_may_train_the_points_of_the_baseline() -> None:
     """Where they tune the same ranges; seeds stay those of each trial, which identify it."""
     shared = REPLICATED.replace("baseline: 3", "baseline: 3, shared_points: true")
     text = shared.replace("{decay: 0.8}", "{learning_rate: {log: [1e-3, 1]}, decay: 0.8}")
-    plans = [plan for plan in parse(text).plans() if plan.study.batch_size == 16]
+    studies = [study for study in parse(text).studies() if study.batch_size == 16]
     drawn = {
-        (p.study.optimizer, p.study.schedule, str(dict(p.study.technique)), p.study.replicate): [
-            trial.metaparameters["learning_rate"] for trial in p.trials(0, 2)
+        (p.optimizer, p.schedule, str(dict(p.technique)), p.replicate): [
+            trial.metaparameters["learning_rate"] for trial in p.draw(0, 2)
         ]
-        for p in plans
+        for p in studies
     }
     plain = str({"precision": "float32"})
     base = drawn["sgd", "constant", plain, 0]
     alike = [key for key, rates in drawn.items() if rates == base]
     # Momentum tunes more than the learning rate; the replicates are to differ.
-    assert len(plans) == 7 + 2
+    assert len(studies) == 7 + 2
     assert alike == [
         ("sgd", "constant", plain, 0),
         ("adam", "constant", plain, 0),
@@ -146,24 +145,24 @@ def test_arms_may_train_the_points_of_the_baseline() -> None:
         ("sgd", "constant", str({"precision": "float64"}), 0),
         ("sgd", "cosine", plain, 0),
     ]
-    apart = {p.study.id: p for p in parse(text.replace(", shared_points: true", "")).plans()}
-    assert {plan.study.id for plan in plans} <= apart.keys()
-    for plan in plans:
-        same = plan.study.search_id == apart[plan.study.id].study.search_id
-        rates = [t.metaparameters["learning_rate"] for t in apart[plan.study.id].trials(0, 2)]
+    apart = {p.id: p for p in parse(text.replace(", shared_points: true", "")).studies()}
+    assert {study.id for study in studies} <= apart.keys()
+    for study in studies:
+        same = study.search.id == apart[study.id].search.id
+        rates = [t.metaparameters["learning_rate"] for t in apart[study.id].draw(0, 2)]
         first = drawn["sgd", "constant", plain, 0] == rates
-        assert same == (plan.table_from is None)  # another table is another search
-        assert first == (plan.study.id == plans[0].study.id)
-    assert len({plan.trials(0, 1)[0].seed for plan in plans}) == len(plans)
+        assert same == (study.search.table_from is None)  # another table is another search
+        assert first == (study.id == studies[0].id)
+    assert len({study.draw(0, 1)[0].seed for study in studies}) == len(studies)
 
 
 def test_each_field_has_a_baseline_of_its_own() -> None:
     text = REPLICATED.replace("digits-softmax", "digits-fc").replace(
         "grid:\n", "grid:\n  widths: [[4], [8]]\n"
     )
-    plans = parse(text).plans()
-    assert len(plans) == 2 * 2 * (7 + 2)
-    again = [(str(p.study.workload.fields), p.study.batch_size) for p in plans if p.study.replicate]
+    studies = parse(text).studies()
+    assert len(studies) == 2 * 2 * (7 + 2)
+    again = [(str(p.workload.fields), p.batch_size) for p in studies if p.replicate]
     assert sorted(again) == sorted(2 * [*dict.fromkeys(again)])
     assert len({*again}) == 4
 

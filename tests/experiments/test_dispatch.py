@@ -12,12 +12,12 @@ from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.messages import Assignment, Event, Failure, Round, SnapshotHeader, Taken
 from experiments.scheduling.rounds import Record
 from experiments.scheduling.study_state import StudyState
-from tests.experiments.fakes import Plan, points, study
+from tests.experiments.fakes import listed, points, study
 
 
 def state(name: str, batch_size: int = 64, **changes: Any) -> StudyState:
     of = study(id=name, batch_size=batch_size, **changes)
-    return StudyState(plan=Plan(of, points(80, diverging=0)), columns={}, label=name)
+    return StudyState(study=listed(of, points(80, diverging=0)), columns={}, label=name)
 
 
 def dispatcher(states: Sequence[StudyState], **options: Any) -> tuple[Dispatcher, list[Event]]:

@@ -55,7 +55,7 @@ def test_rows_and_labels_have_the_name_and_identities_do_not(tmp_path: Path) -> 
     assert labels(named) == ["sgd", "momentum", "Sign-1"]
     assert "Sign-1, width 8, batch 32" in [each.label for each in planned(named)]
     assert ids(named) == ids(plain)
-    one, other = plain.plans()[-1].study, named.plans()[-1].study
+    one, other = plain.studies()[-1], named.studies()[-1]
     assert one.optimizer == other.optimizer == "my_opt.py:Sign"
     assert one.optimizer_label == "Sign"
     assert settings_hash(one) == settings_hash(other)  # snapshots of either are of use
@@ -72,19 +72,19 @@ def test_parts_of_an_optimizer_are_named_by_its_label_or_its_file(
         f"momentum: 0.5}}]\n  {key}: [{{learning_rate: 1, power: 3}}]\n",
     }[part]
     experiment = own(tmp_path, AS + said)
-    assert experiment.plans()[-1].fixed["power"] == 3 if part == "search" else True
-    assert experiment.plans()[-1].trials(0, 1)[0].metaparameters["power"] == 3
+    assert experiment.studies()[-1].search.fixed["power"] == 3 if part == "search" else True
+    assert experiment.studies()[-1].draw(0, 1)[0].metaparameters["power"] == 3
 
 
 def test_settings_and_extending_files_name_it_by_its_label(tmp_path: Path) -> None:
     text = AS + "search: {Sign-1: {power: 3}}\n"
     base = folder(tmp_path, text, "base.yaml")
-    assert load(base, ["search.Sign-1.power=5"]).plans()[-1].fixed["power"] == 5
+    assert load(base, ["search.Sign-1.power=5"]).studies()[-1].search.fixed["power"] == 5
     narrowed = load(base, ["grid.optimizer=[sgd, my_opt.py:Sign as Sign-1]"])
     assert labels(narrowed) == ["sgd", "Sign-1"]
     child = tmp_path / "child.yaml"
     child.write_text("extends: base.yaml\nsearch: {Sign-1: {learning_rate: 0.5}}\n")
-    assert load(child).plans()[-1].fixed == {"learning_rate": 0.5, "power": 3}
+    assert load(child).studies()[-1].search.fixed == {"learning_rate": 0.5, "power": 3}
 
 
 def test_a_grid_that_leaves_it_out_leaves_out_what_is_searched_of_it(tmp_path: Path) -> None:

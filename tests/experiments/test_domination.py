@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.plan import Measurement, Outcome, Pack
+from experiments.plan import Measurement, Outcome, Pack, Study
 from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.messages import Assignment
 from experiments.scheduling.rounds import Record
 from experiments.scheduling.study_state import StudyState
 from results.targets.target import Target
-from tests.experiments.fakes import FakeTraining, Plan, points, study
+from tests.experiments.fakes import FakeTraining, listed, points, study
 
 EASIER = Target.parse("validation_error < 0.11")
 
@@ -29,7 +29,7 @@ Best = set[tuple[int, str, int]]
 class Sweep:
     """Studies trained by the real dispatcher in fake packs, whose looks are shuffled."""
 
-    plans: list[Plan]
+    plans: list[Study]
     order: random.Random
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     measured: dict[str, list[Measurement]] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Sweep:
     def run(self, *, slots: int, size: int, looks: int | None = None) -> bool:
         """Train, at most ``looks`` looks of packs, then drop all that is in training (a kill)."""
         states = [
-            StudyState(plan=plan, columns={}, label=plan.study.id, records=self._records(plan))
+            StudyState(study=plan, columns={}, label=plan.id, records=self._records(plan))
             for plan in self.plans
         ]
         dispatcher = Dispatcher(states, slots=slots, pack_size=size, observer=lambda _: None)
@@ -107,13 +107,13 @@ class Sweep:
             self.outcomes[outcome.trial] = outcome
         return ended
 
-    def _records(self, plan: Plan) -> dict[str, Record]:
-        own = f"{plan.study.id}-"
+    def _records(self, plan: Study) -> dict[str, Record]:
+        own = f"{plan.id}-"
         return {t: Record.of(o) for t, o in self.outcomes.items() if t.startswith(own)}
 
-    def best(self, plan: Plan, keep: int) -> Best:
+    def best(self, plan: Study, keep: int) -> Best:
         """Of a study's trials, by what was recorded."""
-        own = f"{plan.study.id}-"
+        own = f"{plan.id}-"
         hits = [
             (o.steps_to_target, t, o.last_miss or 0)
             for t, o in self.outcomes.items()
@@ -121,11 +121,11 @@ class Sweep:
         ]
         return _up_to(hits, keep)
 
-    def best_by_measurements(self, plan: Plan, keep: int, target: Target) -> Best:
+    def best_by_measurements(self, plan: Study, keep: int, target: Target) -> Best:
         """The same under another target, from the looks."""
         hits = []
         for trial in self.outcomes:
-            if not trial.startswith(f"{plan.study.id}-"):
+            if not trial.startswith(f"{plan.id}-"):
                 continue
             miss = 0
             for look in sorted(self.measured.get(trial, []), key=lambda m: m.step):
@@ -144,10 +144,10 @@ def _up_to(hits: list[tuple[int, str, int]], keep: int) -> Best:
 
 def plans(
     seed: int, trials: int, keep: int | None, diverging: float = 0.0, most: float = 1.8
-) -> list[Plan]:
+) -> list[Study]:
     """Two studies that are neighbours, of different points."""
     return [
-        Plan(
+        listed(
             study(id=name, batch_size=size, trials=trials, keep=keep, evaluation_ratio=1.1),
             [min(x, most) for x in points(4 * trials, seed=seed + size, diverging=diverging)],
             {"learning_rate": {"linear": [-1, 2]}},
@@ -160,9 +160,9 @@ def alone(of: Sweep, keep: int | None) -> Sweep:
     """Every trial that ``of`` has drawn, each in a pack of its own, without dominated stopping."""
     whole = Sweep(of.plans, random.Random(0))
     for plan in of.plans:
-        rows = [t for t in plan.trials(0, plan.max_rows) if t.id in of.outcomes]
+        rows = [t for t in plan.draw(0, plan.max_rows) if t.id in of.outcomes]
         for trial in rows:
-            free = replace(plan.study, keep=keep)
+            free = replace(plan, keep=keep)
             for events in FakeTraining(Pack(id="one", study=free, trials=(trial,))).run():
                 whole.take_in(events)
     return whole

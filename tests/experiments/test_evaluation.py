@@ -257,4 +257,4 @@ def test_a_target_may_name_a_metric_of_the_split(tmp_path: Path) -> None:
     text = "workload: own.py:Own\ngrid: {batch_size: 8, optimizer: sgd}\ntrials: 1\n"
     text += "budget: 5 steps\ntarget: "
     (tmp_path / "right.yaml").write_text(text + "validation_spread > 0.1\n")
-    assert load_experiment(tmp_path / "right.yaml").plans()
+    assert load_experiment(tmp_path / "right.yaml").studies()

@@ -31,7 +31,7 @@ def culprits(tmp_path: Path, whole: pd.DataFrame) -> tuple[Path, list[str]]:
     """The file of the trials that a fault strikes, one of each study, and the trials. None is of a
     first pack, whose exception would end the sweep."""
     trained = set(whole.index[whole.stop_reason == "target"])
-    rows = [plan.trials(64, 100) for plan in sweeping.many().plans()]
+    rows = [study.draw(64, 100) for study in sweeping.many().studies()]
     ids = [next(trial.id for trial in each if trial.id in trained) for each in rows]
     file = tmp_path / "culprits"
     file.write_text("\n".join(ids))

@@ -38,33 +38,31 @@ keep: 4
 
 
 def test_the_designs_example(tmp_path):
-    plans = own(tmp_path, DESIGN).plans()
-    assert len(plans) == 3 * 4 * 2
-    studies = [p.study for p in plans]
+    studies = own(tmp_path, DESIGN).studies()
+    assert len(studies) == 3 * 4 * 2
     assert {s.batch_size for s in studies} == {8, 16, 32}
     assert {s.workload.fields["width"] for s in studies} == {64, 256}
     assert {s.experiment for s in studies} == {"my"}
     assert studies[0].budget_steps == 50 * 5 + 2000
-    spaces = {p.study.optimizer: p.search_space for p in plans}
+    spaces = {p.optimizer: p.notation() for p in studies}
     assert spaces["sgd"] == {"learning_rate": {"log": [1e-4, 10]}}
     assert spaces["adam"]["learning_rate"] == {"log": [1e-5, 0.1]}
     assert list(spaces["momentum"]) == ["learning_rate", "momentum"]
-    signs = [p for p in plans if p.study.optimizer == "my_opt.py:Sign"]
-    assert signs[0].space["learning_rate"].bounds == (1e-4, 10)
+    signs = [p for p in studies if p.optimizer == "my_opt.py:Sign"]
+    assert signs[0].search.space["learning_rate"].bounds == (1e-4, 10)
     assert signs[0].trial(0).metaparameters["power"] == 1.0
 
 
 def test_the_first_five_lines_are_enough(tmp_path):
-    plan = own(tmp_path, EXPERIMENT).plans()[0]
-    study = plan.study
+    study = own(tmp_path, EXPERIMENT).studies()[0]
     assert (study.trials, study.keep, study.schedule, study.engine) == (64, 4, "constant", "auto")
     assert (study.evaluation_ratio, study.stop_at_target) == (1.05, True)
     assert [str(t) for t in study.targets] == ["validation_error < 0.25"]
     assert study.technique == {"precision": "float32"}
     assert (study.layout.workers, study.layout.micro_batch) == (1, None)
-    assert plan.max_rows == 256
-    assert len(plan.trials(250, 300)) == 6
-    assert plan.trial(3, "repeat", 2).role == "repeat"
+    assert study.max_rows == 256
+    assert len(study.draw(250, 300)) == 6
+    assert study.trial(3) == study.draw(3, 4)[0]
     assert pickle.loads(pickle.dumps(study)) == study
 
 
@@ -136,17 +134,17 @@ GRIDS = {
 @pytest.mark.parametrize("text", GRIDS)
 def test_batch_sizes(tmp_path, text):
     grid = f"workload: my_model.py:MyModel\ngrid:\n  batch_size: {text}\n  optimizer: sgd\n"
-    plans = own(tmp_path, grid).plans()
-    assert [p.study.batch_size for p in plans] == GRIDS[text]
+    studies = own(tmp_path, grid).studies()
+    assert [p.batch_size for p in studies] == GRIDS[text]
 
 
 def test_targets_stand_easiest_first(tmp_path):
     hard = own(tmp_path, EXPERIMENT, "target=[validation_error < 0.1, validation_error < 0.2]")
-    assert [t.value for t in hard.plans()[0].study.targets] == [0.2, 0.1]
+    assert [t.value for t in hard.studies()[0].targets] == [0.2, 0.1]
     high = own(
         tmp_path, EXPERIMENT, "target=[validation_accuracy > 0.9, validation_accuracy > 0.8]"
     )
-    assert [t.value for t in high.plans()[0].study.targets] == [0.8, 0.9]
+    assert [t.value for t in high.studies()[0].targets] == [0.8, 0.9]
 
 
 def test_grid_of_training_algorithms(tmp_path):
@@ -156,18 +154,16 @@ def test_grid_of_training_algorithms(tmp_path):
         "search:\n  decay: {linear: [0.2, 0.4]}\n  linear: {end_factor: {log: [1e-4, 0.1]}}\n"
         "  momentum: {momentum: 0.9, decay: 0.3}\n  warmup: 0.1\n",
     )
-    plans = {
-        (p.study.optimizer, p.study.schedule, p.study.technique["precision"]): p
-        for p in experiment.plans()
-    }
-    assert len(plans) == 3 * 3 * 2
-    assert set(plans["sgd", "constant", "float64"].space) == {"learning_rate"}
-    assert set(plans["sgd", "linear", "float32"].space) == {"learning_rate", "decay", "end_factor"}
-    assert set(plans["momentum", "cosine", "float32"].space) == {"learning_rate"}
-    assert plans["momentum", "cosine", "float32"].fixed["decay"] == 0.3
-    assert plans["sgd", "linear", "float32"].space["decay"].bounds == (0.2, 0.4)
-    trial = plans["momentum", "linear", "float32"].trial(0)
-    budget = plans["momentum", "linear", "float32"].study.budget_steps
+    studies = {(p.optimizer, p.schedule, p.technique["precision"]): p for p in experiment.studies()}
+    assert len(studies) == 3 * 3 * 2
+    assert set(studies["sgd", "constant", "float64"].search.space) == {"learning_rate"}
+    linear = studies["sgd", "linear", "float32"].search.space
+    assert set(linear) == {"learning_rate", "decay", "end_factor"}
+    assert set(studies["momentum", "cosine", "float32"].search.space) == {"learning_rate"}
+    assert studies["momentum", "cosine", "float32"].search.fixed["decay"] == 0.3
+    assert linear["decay"].bounds == (0.2, 0.4)
+    trial = studies["momentum", "linear", "float32"].trial(0)
+    budget = studies["momentum", "linear", "float32"].budget_steps
     left = budget - int(trial.metaparameters["warmup_steps"])
     assert trial.metaparameters["decay_steps"] == round(0.3 * left)
     assert trial.metaparameters["warmup_steps"] == round(0.1 * budget)
@@ -219,9 +215,9 @@ def test_settings(tmp_path):
             "search.my_opt.py:Sign.power=2",
         ],
     )
-    assert [p.study.batch_size for p in experiment.plans()] == [1, 2, 4] * 2
+    assert [p.batch_size for p in experiment.studies()] == [1, 2, 4] * 2
     assert experiment.trials == 8
-    assert experiment.plans()[0].fixed == {"learning_rate": 0.5}
+    assert experiment.studies()[0].search.fixed == {"learning_rate": 0.5}
     assert experiment.search["my_opt.py:Sign"] == {"power": 2}
     assert load(path, ["trials=8", "trials="]).trials == 64
 
@@ -243,7 +239,7 @@ def test_keywords(tmp_path, monkeypatch):
     assert experiment.name == "MyModel"
     assert experiment.keep is None
     assert experiment.workload == "my_model.py:MyModel"
-    assert len(experiment.plans()) == 2 * 2 * 2
+    assert len(experiment.studies()) == 2 * 2 * 2
     said = parse(
         "workload: my_model.py:MyModel\ntrials: 16\nkeep: off\n"
         "grid: {batch_size: 8..16, optimizer: [sgd, RMSprop], width: [4, 8]}\n"
@@ -255,8 +251,8 @@ def test_keywords(tmp_path, monkeypatch):
 def test_keywords_of_an_object_and_of_a_name(tmp_path):
     folder(tmp_path)
     workload = load_workload("my_model.py:MyModel", {"width": 16}, tmp_path)
-    (plan,) = from_keywords(workload=workload, optimizer="sgd", batch_size=8).plans()
-    assert plan.identity["workload"]["fields"]["width"] == 16
+    (study,) = from_keywords(workload=workload, optimizer="sgd", batch_size=8).studies()
+    assert study.identity["workload"]["fields"]["width"] == 16
     kind = type(load_workload("digits-mlp"))
     for spec in (kind, kind(), "digits-mlp"):
         assert from_keywords(workload=spec, optimizer="sgd", batch_size=range(1, 3)).workload == (
@@ -265,7 +261,7 @@ def test_keywords_of_an_object_and_of_a_name(tmp_path):
     schedule = from_keywords(
         workload="digits-mlp", optimizer="sgd", batch_size=[8], schedule=["linear", "constant"]
     )
-    assert len(schedule.plans()) == 2
+    assert len(schedule.studies()) == 2
 
 
 @pytest.mark.parametrize(
@@ -299,7 +295,7 @@ def test_a_class_in_no_file():
 def test_a_mapping():
     content = {"workload": "digits-mlp", "grid": {"batch_size": "8..16", "optimizer": "sgd"}}
     experiment = load(content, ["trials=2"])
-    assert (experiment.name, experiment.trials, len(experiment.plans())) == ("digits-mlp", 2, 2)
+    assert (experiment.name, experiment.trials, len(experiment.studies())) == ("digits-mlp", 2, 2)
     assert "trials" not in content
 
 
@@ -338,7 +334,7 @@ def test_a_long_tag_is_cut(tmp_path):
 def test_the_section_of_a_schedule_says_which_form_its_length_has(tmp_path):
     search = "search: {decay_examples: 100, linear: {decay: 0.5}}"
     file = folder(tmp_path, f"{DIGITS}schedule: linear\n{search}\n")
-    assert {plan.fixed["decay"] for plan in load(file).plans()} == {0.5}
+    assert {study.search.fixed["decay"] for study in load(file).studies()} == {0.5}
 
 
 def test_a_data_set_that_is_missing_passes_on(tmp_path):
@@ -348,7 +344,7 @@ def test_a_data_set_that_is_missing_passes_on(tmp_path):
     model.write_text(model.read_text().replace("x = torch.", f"{gone}        x = torch."))
     experiment = load(file)  # names and ranges are checked without the data
     with pytest.raises(WorkloadError, match="no data set"):
-        experiment.plans()
+        experiment.studies()
 
 
 def test_files_that_cannot_be_read(tmp_path):
@@ -372,7 +368,7 @@ def test_data_is_read_once_for_each_value_of_its_fields(tmp_path):
     count = f"with open({str(log)!r}, 'a') as log: log.write('x')\n        x = torch."
     text = model.read_text().replace("x = torch.", count)
     model.write_text(text.replace("arange(160.0)", "arange(160.0, dtype=torch.float64)"))
-    load(file, ["target=train_accuracy > 0.5"]).plans()
+    load(file, ["target=train_accuracy > 0.5"]).studies()
     assert log.read_text() == "xx"
 
 
@@ -385,6 +381,6 @@ def test_the_model_whose_metrics_are_asked_is_always_the_same(tmp_path):
     model.write_text(model.read_text().replace("return nn.Seq", draw + "return nn.Seq"))
     for seed in (0, 1):
         torch.manual_seed(seed)
-        load(file).plans()
+        load(file).studies()
     assert len(log.read_text().split()) > 1
     assert len(set(log.read_text().split())) == 1

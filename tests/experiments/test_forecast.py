@@ -29,7 +29,7 @@ class Machine:
         return self.model + self.example * batch_size
 
     def probe(self, engine: str, plan: Any, context: Any) -> _Probe:
-        size, models = plan.study.batch_size, 16 if engine == "stacked" else 1
+        size, models = plan.batch_size, 16 if engine == "stacked" else 1
         self.probes.append(size)
         step, evaluation = models * self.step(size), models * self.evaluation
         taken = step + max(module._TIMED, step) + 2 * evaluation
@@ -56,9 +56,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def _forecasts(*changes: str) -> dict[int, tuple[Any, Forecast]]:
-    plans = load("digits", ["grid.optimizer=[sgd]", *changes]).plans()
+    plans = load("digits", ["grid.optimizer=[sgd]", *changes]).studies()
     found = forecast(plans, "cpu")
-    return {plan.study.batch_size: (plan.study, found[plan.study.id]) for plan in plans}
+    return {plan.batch_size: (plan, found[plan.id]) for plan in plans}
 
 
 def test_each_batch_size_takes_what_the_machine_takes(machine: Machine) -> None:
@@ -116,7 +116,7 @@ def test_probes_take_no_longer_than_they_may(
 
 def test_several_optimizers_share_the_time(machine: Machine) -> None:
     machine.example *= 10_000
-    plans = load("digits", ["engine=module"]).plans()
+    plans = load("digits", ["engine=module"]).studies()
     assert len(forecast(plans, "cpu")) == 36
     assert machine.now <= PROBE_SECONDS
     assert machine.probes == [1, 32, 1, 32, 1, 64]
@@ -145,13 +145,13 @@ def test_a_real_probe(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_EXAMPLES", 100)
     monkeypatch.setattr(module, "_TIMED", 0.01)
     before = torch.get_num_threads()
-    plans = load("digits-small", [f"engine={engine}", "grid.batch_size=[64]"]).plans()
+    plans = load("digits-small", [f"engine={engine}", "grid.batch_size=[64]"]).studies()
     found = forecast(plans, "cpu")
     assert (evaluated, threads) == ({100}, {1})
     assert torch.get_num_threads() == before
     assert {f.engine for f in found.values()} == {"stacked" if engine == "auto" else engine}
     assert all(0 < f.evaluation_seconds < f.seconds for f in found.values())
-    sgd, momentum = (found[plan.study.id].memory for plan in plans)
+    sgd, momentum = (found[plan.id].memory for plan in plans)
     weights = 4 * (64 * 64 + 64 + 64 * 10 + 10)
     assert sgd > 8 * 2 * weights + 1797 * 64 * 4  # weights, gradients and the data
     assert momentum - sgd >= 8 * weights  # one more tensor a model

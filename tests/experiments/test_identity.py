@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.canonical import TrialIds, canonical, digest
 from experiments.config.compile import load
 from experiments.errors import ExperimentError
-from experiments.identity import TrialIds, canonical, digest, study_id, study_identity
+from experiments.identity import study_id, study_identity
 from tests.experiments.files import OPTIMIZER, WORKLOAD, folder, ids, own
 
 JSON = st.recursive(
@@ -161,8 +162,8 @@ search: {learning_rate: {discrete: [0.1, 0.2]}}
 trials: 8
 """,
     )
-    (plan,) = experiment.plans()
-    trials = plan.trials(0, 32)
+    (plan,) = experiment.studies()
+    trials = plan.draw(0, 32)
     assert len({t.id for t in trials}) == len({t.seed for t in trials}) == 32
     assert {t.metaparameters["learning_rate"] for t in trials} == {0.1, 0.2}
 
@@ -190,13 +191,13 @@ def test_the_code_of_files_and_of_what_they_import_is_in_it(tmp_path, name, old,
     file = folder(tmp_path)
     for each, text in IMPORTING.items():
         (tmp_path / each).write_text(text)
-    before = {p.study.id: p.study.optimizer for p in load(file).plans()}
-    source = load(file).plans()[0].identity["workload"]["source"]
+    before = {p.id: p.optimizer for p in load(file).studies()}
+    source = load(file).studies()[0].identity["workload"]["source"]
     (tmp_path / name).write_text(IMPORTING[name].replace(old, new))
-    after = {p.study.id: p.study.optimizer for p in load(file).plans()}
+    after = {p.id: p.optimizer for p in load(file).studies()}
     assert {before[i] for i in set(before) - set(after)} == changed
     if name in ("my_model.py", "layers.py"):  # a sweep may go on with the source that it had
-        assert {p.study.id for p in load(file).plans(source=source)} == set(before)
+        assert {p.id for p in load(file).studies(source=source)} == set(before)
 
 
 def test_where_a_file_stands_is_not_in_it(tmp_path):
@@ -211,10 +212,10 @@ workload: my_model.py:MyModel
 grid: {batch_size: 8, optimizer: sgd}
 search: {width: {integer: [2, 9]}}
 """
-    (plan,) = own(tmp_path, text).plans()
+    (plan,) = own(tmp_path, text).studies()
     assert "width" not in plan.identity["workload"]["fields"]
-    assert {t.metaparameters["width"] for t in plan.trials(0, 64)} == set(range(2, 10))
-    assert plan.study.workload.fields == {}
+    assert {t.metaparameters["width"] for t in plan.draw(0, 64)} == set(range(2, 10))
+    assert plan.workload.fields == {}
 
 
 def test_a_fixed_field_is_one_of_the_study(tmp_path):
@@ -223,10 +224,10 @@ workload: my_model.py:MyModel
 grid: {batch_size: 8, optimizer: sgd}
 search: {width: 9}
 """
-    (plan,) = own(tmp_path, text).plans()
+    (plan,) = own(tmp_path, text).studies()
     swept = own(tmp_path, text.replace("search: {width: 9}", "").replace("sgd", "sgd, width: 9"))
-    assert plan.study.workload.fields == {"width": 9}
-    assert plan.study.id == swept.plans()[0].study.id
+    assert plan.workload.fields == {"width": 9}
+    assert plan.id == swept.studies()[0].id
 
 
 SCHEDULED = """\
@@ -252,14 +253,11 @@ RECORDED = {
 def test_ids_of_recorded_schedules(tmp_path):
     """Studies, trials 0 and 3, searches, of users' files; those of packaged experiments are held by
     ``tests/contract``."""
-    plans = {
-        (plan.study.schedule, plan.study.optimizer): plan
-        for plan in own(tmp_path, SCHEDULED).plans()
-    }
+    plans = {(plan.schedule, plan.optimizer): plan for plan in own(tmp_path, SCHEDULED).studies()}
     assert len(plans) == 6
     for name, recorded in RECORDED.items():
         plan = plans[name]
-        ids_now = (plan.study.id, plan.trial(0).id, plan.trial(3).id, plan.study.search_id)
+        ids_now = (plan.id, plan.trial(0).id, plan.trial(3).id, plan.search.id)
         assert ids_now == recorded
 
 
@@ -272,14 +270,14 @@ budget: 100 steps
 """
     late = tmp_path / "late.py"
     late.write_text(f"{code}        return 1.0\n")
-    before = {p.study.schedule: p.study.id for p in own(tmp_path, text).plans()}
+    before = {p.schedule: p.id for p in own(tmp_path, text).studies()}
     late.write_text(f"{code}        # as it was\n        return 1.0\n")
-    assert {p.study.schedule: p.study.id for p in own(tmp_path, text).plans()} == before
-    named = own(tmp_path, text.replace(":Late", ":Late as late")).plans()
-    assert {p.study.schedule: p.study.id for p in named} == before
-    assert [p.study.schedule_label for p in named] == ["constant", "late"]
+    assert {p.schedule: p.id for p in own(tmp_path, text).studies()} == before
+    named = own(tmp_path, text.replace(":Late", ":Late as late")).studies()
+    assert {p.schedule: p.id for p in named} == before
+    assert [p.schedule_label for p in named] == ["constant", "late"]
     late.write_text(f"{code}        return 0.5\n")
-    after = {p.study.schedule: p.study.id for p in own(tmp_path, text).plans()}
+    after = {p.schedule: p.id for p in own(tmp_path, text).studies()}
     assert after["constant"] == before["constant"]
     assert after["late.py:Late"] != before["late.py:Late"]
 
@@ -290,7 +288,7 @@ def test_a_decay_after_a_warmup_is_another_study_than_it_was(tmp_path, name):
 
     def identity_of(search):
         text = SCHEDULED.replace("[constant, linear, cosine]", name).split("search:")[0]
-        (plan, _) = own(tmp_path, f"{text}search: {search}\nbudget: 100 steps\n").plans()
+        (plan, _) = own(tmp_path, f"{text}search: {search}\nbudget: 100 steps\n").studies()
         return plan.identity["schedule"]
 
     moved = {"name": name, "decay": "after warmup"} if name in ("cosine", "linear") else name

@@ -60,7 +60,7 @@ def plan(folder: Path, layout: str) -> Study:
     (folder / "layouts.py").write_text(LAYOUTS)
     text = f"workload: digits-mlp\ngrid: {{batch_size: 8, optimizer: sgd}}\nlayout: {layout}\n"
     (folder / "my.yaml").write_text(text)
-    return load(folder / "my.yaml").plans()[0].study
+    return load(folder / "my.yaml").studies()[0]
 
 
 def test_a_layout_that_splits_models_is_not_stacked(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from batchscale.names import listed
 from experiments import optimizers
 from experiments.config.compile import load
 from experiments.engines.module import ModuleEngine
+from experiments.enlarged import enlarge
 from experiments.errors import ExperimentError
 from experiments.optimizers.base import averages
 from experiments.optimizers.schedule_free import evaluated_weights
@@ -195,18 +195,19 @@ def test_the_default_space_lies_in_the_legal_domains(name: str, tmp_path: Path) 
         f"workload: digits-softmax\ngrid: {{batch_size: 64, optimizer: {name}}}\ntrials: 8\n"
         "budget: 10 steps\n"
     )
-    plan = load(file).plans()[0]
-    assert plan.space.keys() == optimizer.space.keys()
-    sides: Any = [(dimension, side) for dimension in plan.space for side in ("low", "high")]
+    plan = load(file).studies()[0]
+    space = plan.search.space
+    assert space.keys() == optimizer.space.keys()
+    sides: Any = [(dimension, side) for dimension in space for side in ("low", "high")]
     for number in range(1, 4):
-        larger = plan.enlarged(sides, number)
+        larger = enlarge(plan, space, sides, number)
         assert larger is not None
         assert larger.trials
         for trial in larger.trials:
             for argument, value in optimizer.arguments_in(trial.metaparameters).items():
                 legal = domain_of(argument, 0, {**DOMAINS, **optimizer.domains})
                 assert float(value) in legal
-        plan = replace(plan, space=larger.space)
+        space = larger.space
 
 
 @pytest.mark.parametrize("adaptive", [False, True])

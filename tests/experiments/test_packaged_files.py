@@ -74,13 +74,13 @@ def test_the_papers_workloads_are_searched_as_it_says(name):
     assert (of.schedule, of.trials, of.search_method) == (wanted["schedule"], 100, "sobol")
     assert of.extend > 0
     for combination in of.combinations:
-        spaces = {n: d.notation() for n, d in combination.space.items()}
+        spaces = {n: d.notation() for n, d in combination.search.space.items()}
         assert spaces.pop("learning_rate") == {"log": [1e-4, 10]}
         if combination.optimizer.name != "sgd":
             assert spaces.pop("momentum") == {"reverse_log": [0.9, 0.9999]}
         if wanted["schedule"] == "linear":
             assert spaces.pop("decay") == {"linear": [0.5, 1]}
-            end = spaces.pop("end_factor", combination.fixed.get("end_factor"))
+            end = spaces.pop("end_factor", combination.search.fixed.get("end_factor"))
             assert end == wanted.get("end", 0.01)
         if name == "imagenet-resnet50":
             assert spaces.pop("label_smoothing") == {"discrete": [0, 0.01, 0.1]}
@@ -126,9 +126,9 @@ def test_narrow_and_wide_models_have_half_and_twice_the_channels(data, kind):
 
 @pytest.mark.parametrize("name", quick(["multilabel-mlp-small", "digits-subsets-small"], 1))
 def test_what_needs_no_data_set_is_trained(name):
-    (plan, *_) = load(name).plans()
-    steps = max(e.step for e in train(plan.study, tuple(plan.trials(0, 2))) if hasattr(e, "step"))
-    assert 0 < steps <= plan.study.budget_steps
+    (study, *_) = load(name).studies()
+    steps = max(e.step for e in train(study, tuple(study.draw(0, 2))) if hasattr(e, "step"))
+    assert 0 < steps <= study.budget_steps
 
 
 @pytest.mark.slow
@@ -139,14 +139,14 @@ def test_generated_workloads_are_trained_without_epochs(name):
     assert whole.grid["optimizer"] == ["sgd", "momentum", "adam"]
     assert whole.parsed_budget.epochs == 0
     assert [str(t) for t in whole.targets] == [workloads.load(name).target]
-    plans = whole.plans()
-    assert {plan.study.train_examples for plan in plans} == {None}
-    assert [plan.study.budget_steps for plan in plans[:10]] == [
+    studies = whole.studies()
+    assert {study.train_examples for study in studies} == {None}
+    assert [study.budget_steps for study in studies[:10]] == [
         1500 + 300_000 // size for size in DOUBLING[3:13]
     ]
     small = load(f"{name}-small")
-    plan = small.plans()[0]
-    ends = outcomes(train(plan.study, tuple(plan.trials(0, 4)), "stacked"))
+    study = small.studies()[0]
+    ends = outcomes(train(study, tuple(study.draw(0, 4)), "stacked"))
     steps = [end.steps_to_target for end in ends.values() if end.steps_to_target]
     assert steps
     assert min(steps) > 10  # not so easy that it says nothing

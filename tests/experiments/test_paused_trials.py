@@ -22,7 +22,7 @@ from experiments.scheduling.messages import Assignment, Channel
 from experiments.training import snapshot
 from experiments.training.pack_training import Training
 from tests import problems
-from tests.experiments.fakes import FakeTraining, Pair, Plan, points
+from tests.experiments.fakes import FakeTraining, Pair, listed, points
 from tests.experiments.fakes import study as fake_study
 from tests.experiments.test_sweep import experiment
 
@@ -164,7 +164,7 @@ def test_what_was_set_aside_under_other_settings_is_left(
 
 
 def test_all_ranks_go_on_from_the_same_step(tmp_path: Path) -> None:
-    some = tuple(Plan(fake_study(), points(80)).trials(0, 8))
+    some = tuple(listed(fake_study(), points(80)).draw(0, 8))
     of = fake_study(keep=1)
     run(assignment(of, some), tmp_path, trainer=FakeTraining)
     left, runs = later(tmp_path, some)

@@ -97,7 +97,7 @@ def test_a_plan_that_does_not_fit_its_model_is_refused(plan: Any, message: str) 
 
 def planned(layout: Any, workload: str = "digits-mlp") -> Study:
     given: dict[str, Any] = {"optimizer": "sgd", "batch_size": 8, "name": "test", "trials": 2}
-    return from_keywords(workload=workload, layout=layout, **given).plans()[0].study
+    return from_keywords(workload=workload, layout=layout, **given).studies()[0]
 
 
 def test_an_experiment_names_stages_schedule_and_micro_batches() -> None:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from experiments import schedules
 from experiments.batch_sizes import BatchSizes
-from experiments.config.study_plan import StudyPlan
 from experiments.factors.ramp import Ramp, RampedSchedule
 from experiments.plan import Study
 from experiments.training.batch_order import BatchOrder
@@ -222,34 +221,34 @@ trials: 4
 """
 
 
-def of_file(folder: Path, ramp: str, **changes: str) -> list[StudyPlan]:
+def of_file(folder: Path, ramp: str, **changes: str) -> list[Study]:
     """The studies of an experiment file."""
     parts = {"schedule": "constant", "budget": "200 steps", **changes}
-    return own(folder, TEXT.format(ramp=ramp, **parts)).plans()
+    return own(folder, TEXT.format(ramp=ramp, **parts)).studies()
 
 
 def test_a_ramp_is_a_factor_of_the_grid(tmp_path: Path) -> None:
     ramps = "[none, {double_at: [0.25, 0.5]}, {at: [[0.5, 3]]}]"
     plans = of_file(tmp_path, ramps, schedule="linear")
-    assert [(p.study.batch_size, p.study.technique.get("ramp")) for p in plans] == [
+    assert [(p.batch_size, p.technique.get("ramp")) for p in plans] == [
         (16, None), (64, None),
         (16, "2x at 0.25, 4x at 0.5"), (64, "2x at 0.25, 4x at 0.5"),
         (16, "3x at 0.5"), (64, "3x at 0.5"),
     ]  # fmt: skip
-    assert [p.study.batches.sizes for p in plans[2:4]] == [(16, 32, 64), (64, 128, 256)]
-    assert [p.study.budget_steps for p in plans[::2]] == [200, 50 + 25 + 25, 100 + 33]
+    assert [p.batches.sizes for p in plans[2:4]] == [(16, 32, 64), (64, 128, 256)]
+    assert [p.budget_steps for p in plans[::2]] == [200, 50 + 25 + 25, 100 + 33]
     lengths = [int(p.trial(0).metaparameters["decay_steps"]) for p in plans]
     assert all(100 <= length <= 200 for length in lengths)  # shares of the budget's 200
-    assert len({p.study.id for p in plans}) == 6
+    assert len({p.id for p in plans}) == 6
 
 
 def test_a_ramp_that_never_grows_is_none(tmp_path: Path) -> None:
     text = TEXT.replace("\n    from: [16, 64]\n    ramp: {ramp}\n", " [16, 64]\n")
-    plain = own(tmp_path, text.format(schedule="constant", budget="200 steps")).plans()
+    plain = own(tmp_path, text.format(schedule="constant", budget="200 steps")).studies()
     for ramp in ("none", "{at: [[0.5, 1]]}"):
         plans = of_file(tmp_path, ramp)
         assert [p.trial(0) for p in plans] == [p.trial(0) for p in plain]
-        assert all(p.study.ramp is None for p in plans)
+        assert all(p.ramp is None for p in plans)
 
 
 def test_another_budget_is_another_ramp(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from experiments.scheduling.messages import (
 from experiments.scheduling.study_state import StudyState
 from experiments.training.pack_training import Training
 from tests import problems
-from tests.experiments.fakes import FakeTraining, Pair, Plan, points, study
+from tests.experiments.fakes import FakeTraining, Pair, listed, points, study
 from tests.experiments.test_worker import results
 
 QUICK = Pace(ask=0.002, renew=0.02, commit=0.0, snapshot=0.0)
@@ -102,7 +102,7 @@ def patient(driver: Driver, base: type = FakeTraining, stop_at: int | None = Non
 
 
 def fake_trials(count: int, **changes: Any) -> tuple[Trial, ...]:
-    return tuple(Plan(study(**changes), points(80)).trials(0, count))
+    return tuple(listed(study(**changes), points(80)).draw(0, count))
 
 
 def assignment(trials: Sequence[Trial], size: int | None = SIZE, **changes: Any) -> Assignment:
@@ -291,7 +291,7 @@ def test_refilled_packs_train_what_others_do(
     of = study(trials=wanted, keep=keep)
     best = []
     for joins in (False, True):
-        state = StudyState(plan=Plan(of, points(240, seed=wanted)), columns={}, label="a")
+        state = StudyState(study=listed(of, points(240, seed=wanted)), columns={}, label="a")
         ended = sweep(state, slots=slots, size=size, joins=joins, draw=draw)
         reached = sorted(
             (o.steps_to_target, t, o.last_miss) for t, o in ended.items() if o.steps_to_target

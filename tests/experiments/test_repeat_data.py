@@ -30,27 +30,27 @@ def experiment(tmp_path: Path, sizes: str, budget: str, more: str = "repeat_data
 
 
 def test_an_epoch_is_a_pass_at_every_batch_size(tmp_path: Path) -> None:
-    plans = experiment(tmp_path, "[1..1024, full]", "1 epoch").plans()
-    assert [p.study.budget_steps for p in plans] == [1297 // p.study.batch_size for p in plans]
-    assert not any(p.study.repeat_data for p in plans)
+    plans = experiment(tmp_path, "[1..1024, full]", "1 epoch").studies()
+    assert [p.budget_steps for p in plans] == [1297 // p.batch_size for p in plans]
+    assert not any(p.repeat_data for p in plans)
 
 
 def test_it_is_part_of_the_identity_only_when_set(tmp_path: Path) -> None:
     default, stated, single = (
-        experiment(tmp_path, "64", "1 epoch", more).plans()[0]
+        experiment(tmp_path, "64", "1 epoch", more).studies()[0]
         for more in ("", "repeat_data: true", "repeat_data: false")
     )
     assert "repeat_data" not in default.identity
-    assert default.study == stated.study
+    assert default == stated
     assert single.identity == {**default.identity, "repeat_data": False}
-    assert single.study.id != default.study.id
+    assert single.id != default.id
     assert single.trial(0).id != default.trial(0).id
 
 
 def test_data_without_end_are_never_repeated(tmp_path: Path) -> None:
     text = TEXT.format("64", "10000 steps").replace("digits-softmax", "teacher")
     (tmp_path / "my.yaml").write_text(text + "repeat_data: false\n")
-    assert load(tmp_path / "my.yaml").plans()[0].study.budget_steps == 10_000
+    assert load(tmp_path / "my.yaml").studies()[0].budget_steps == 10_000
 
 
 def test_a_batch_order_of_a_single_pass() -> None:

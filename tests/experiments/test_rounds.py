@@ -25,7 +25,7 @@ from experiments.scheduling.rounds import (
     wave,
 )
 from experiments.scheduling.study_state import StudyState
-from tests.experiments.fakes import FakeTraining, Plan, points, study
+from tests.experiments.fakes import FakeTraining, listed, points, study
 
 
 def record(status: str, reason: str, run: int, steps: int | None = None) -> Record:
@@ -58,13 +58,13 @@ def test_what_an_early_round_stopped_short_of_the_last_bar_goes_on_when_its_rows
     None
 ):
     of = study(trials=32, keep=2)
-    plan = Plan(of, points(128, diverging=0.0))
-    rows = plan.trials(0, 32)
+    plan = listed(of, points(128, diverging=0.0))
+    rows = plan.draw(0, 32)
     hit = record("COMPLETE", "target", 20, 20)
     records = {t.id: record("INCOMPLETE", "dominated", 20) for t in rows[:16]} | {rows[0].id: hit}
 
     def now() -> rounds.Wave | None:
-        return wave(of, plan.trials, plan.max_rows, lambda t: records.get(t.id))
+        return wave(of, plan.draw, plan.max_rows, lambda t: records.get(t.id))
 
     found = now()
     assert found is not None
@@ -118,7 +118,7 @@ def test_what_diverged_beyond_the_bar_counts() -> None:
     assert drawn.feasible(None) == 3
 
 
-def finish(of: Study, plan: Plan, order: random.Random) -> tuple[dict[str, Record], list[str]]:
+def finish(of: Study, plan: Study, order: random.Random) -> tuple[dict[str, Record], list[str]]:
     """Train a study to its end, in packs of random size and order; its records and rows."""
     records: dict[str, Record] = {}
 
@@ -126,7 +126,7 @@ def finish(of: Study, plan: Plan, order: random.Random) -> tuple[dict[str, Recor
         return [r.steps_to_target for r in records.values()]
 
     rows: list[str] = []
-    while (found := wave(of, plan.trials, plan.max_rows, lambda t: records.get(t.id))) is not None:
+    while (found := wave(of, plan.draw, plan.max_rows, lambda t: records.get(t.id))) is not None:
         chosen = order.sample(found.trials, order.randint(1, len(found.trials)))
         known = tuple(s for s in reached() if s is not None)
         pack = Pack(id="pack", study=of, trials=tuple(chosen), known=known)
@@ -141,7 +141,7 @@ def finish(of: Study, plan: Plan, order: random.Random) -> tuple[dict[str, Recor
 @given(seed=st.integers(0, 10_000), trials=st.sampled_from([5, 16, 20, 40]))
 def test_rows_and_minima_do_not_depend_on_order_and_packs(seed: int, trials: int) -> None:
     of = study(trials=trials, keep=2)
-    plan = Plan(of, points(4 * trials, seed=seed, diverging=0.3))
+    plan = listed(of, points(4 * trials, seed=seed, diverging=0.3))
     first, rows = finish(of, plan, random.Random(seed))
     second, _ = finish(of, plan, random.Random(seed + 1))
     assert len(rows) == len(set(rows))  # nothing twice
@@ -152,7 +152,7 @@ def test_rows_and_minima_do_not_depend_on_order_and_packs(seed: int, trials: int
 
 def test_a_study_is_extended_until_enough_are_feasible() -> None:
     of = study(trials=8, keep=None)
-    plan = Plan(of, [-0.1, 0.5] * 40)
+    plan = listed(of, [-0.1, 0.5] * 40)
     records, _ = finish(of, plan, random.Random(0))
     assert len(records) == 16
     assert sum(r.status != "INFEASIBLE" for r in records.values()) == 8
@@ -160,17 +160,17 @@ def test_a_study_is_extended_until_enough_are_feasible() -> None:
 
 def test_four_times_the_trials_are_drawn_at_most() -> None:
     of = study(trials=8)
-    records, _ = finish(of, Plan(of, [-0.1] * 100), random.Random(0))
+    records, _ = finish(of, listed(of, [-0.1] * 100), random.Random(0))
     assert len(records) == 32
 
 
 def test_a_round_draws_what_its_goal_lacks_and_the_last_one_goes_on() -> None:
     of = study(trials=40, keep=None)
-    plan = Plan(of, [-0.01] * 4 + [0.5] * 156)
+    plan = listed(of, [-0.01] * 4 + [0.5] * 156)
     records: dict[str, Record] = {}
     sizes = []
     while (
-        found := rounds.wave(of, plan.trials, plan.max_rows, lambda t: records.get(t.id))
+        found := rounds.wave(of, plan.draw, plan.max_rows, lambda t: records.get(t.id))
     ) is not None:
         sizes.append((found.round, len(found.trials)))
         for trial in found.trials:
@@ -180,15 +180,15 @@ def test_a_round_draws_what_its_goal_lacks_and_the_last_one_goes_on() -> None:
 
 def test_more_trials_keep_the_rows_there_are() -> None:
     some, more = study(trials=20, keep=None), study(trials=40, keep=None)
-    few, _ = finish(some, Plan(some, points(160)), random.Random(0))
-    many, _ = finish(more, Plan(more, points(160)), random.Random(0))
+    few, _ = finish(some, listed(some, points(160)), random.Random(0))
+    many, _ = finish(more, listed(more, points(160)), random.Random(0))
     assert few.keys() < many.keys()
     assert all(many[trial] == found for trial, found in few.items())
 
 
 def plain_wave(state: StudyState, lookup: Lookup) -> Wave | None:
     """``rounds.wave``, with every record read and every cutoff computed again for each question."""
-    of, rows = state.study, state.plan.trials
+    of, rows = state.study, state.study.draw
     goals = rounds.goals(of.trials)
     drawn: list[Trial] = []
     exact = rounds.keep_in_round(of, 0)
@@ -241,9 +241,9 @@ def state_of(rng: random.Random, name: str = "a", batch_size: int = 64) -> Study
         keep=rng.choice([None, 1, 4]),
         stop_at_target=rng.random() < 0.8,
     )
-    plan = Plan(of, points(300, seed=rng.randint(0, 99)))
-    plan.search_space = {"learning_rate": {"linear": [-1.0, 2.0]}}
-    return StudyState(plan=plan, columns={}, label=name)
+    values = points(300, seed=rng.randint(0, 99))
+    of = listed(of, values, {"learning_rate": {"linear": [-1.0, 2.0]}})
+    return StudyState(study=of, columns={}, label=name)
 
 
 @pytest.mark.parametrize("seed", range(20))

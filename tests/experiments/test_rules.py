@@ -101,18 +101,18 @@ def test_without_an_effective_rate_the_rate_itself_is_scaled(name: str) -> None:
 def test_an_experiment_trains_and_records_the_effective_rate(tmp_path: Path) -> None:
     """Its trials lie inside the recorded space, and the results' text says which rate it is."""
     rule = "{learning_rate: linear, momentum: half_life, from: 64}"
-    plans = experiment(tmp_path, rule, optimizer="momentum").plans()
+    studies = experiment(tmp_path, rule, optimizer="momentum").studies()
     effective = effective_rate("momentum")
-    for plan in plans:
-        k, tops = plan.study.batch_size / 64, plan.search_space["learning_rate"]["log"]
-        assert plan.study.technique["rule"] == (
+    for study in studies:
+        k, tops = study.batch_size / 64, study.notation()["learning_rate"]["log"]
+        assert study.technique["rule"] == (
             "learning_rate linear (effective), momentum half_life, from 64"
         )
-        for base, trial in zip(plans[1].trials(0, 4), plan.trials(0, 4), strict=True):
+        for base, trial in zip(studies[1].draw(0, 4), study.draw(0, 4), strict=True):
             there, before = dict(trial.metaparameters), dict(base.metaparameters)
             assert effective(there) == pytest.approx(k * float(effective(before) or 0))
             assert tops[0] <= float(there["learning_rate"]) <= tops[1]
-    low, high = plans[2].search_space["learning_rate"]["log"]
+    low, high = studies[2].notation()["learning_rate"]["log"]
     assert low == pytest.approx(1e-4 * 4 * (1 - 0.1**4) / (1 - 0.1))
     assert high == pytest.approx(10 * 4 * (1 - 0.99**4) / (1 - 0.99))
 
@@ -154,43 +154,41 @@ def test_a_rule_trains_the_table_of_the_base(tmp_path: Path) -> None:
     """Row by row, by the rule; free tuning beside it is what it is without."""
     rules = "[none, {learning_rate: sqrt, weight_decay: time_scale, from: 64}]"
     file = experiment(tmp_path, rules)
-    free, by_rule = file.plans()[:3], file.plans()[3:]
-    assert [p.study.technique.get("rule") for p in by_rule] == [
+    free, by_rule = file.studies()[:3], file.studies()[3:]
+    assert [p.technique.get("rule") for p in by_rule] == [
         "learning_rate sqrt, weight_decay time_scale, from 64"
     ] * 3
-    assert [(p.study.keep, p.study.extend) for p in (*free, *by_rule)] == [(4, 2)] * 3 + [
-        (None, 0)
-    ] * 3
-    base = [dict(trial.metaparameters) for trial in free[1].trials(0, 8)]
-    for plan, size in zip(by_rule, (16, 64, 256), strict=True):
+    assert [(p.keep, p.search.extend) for p in (*free, *by_rule)] == [(4, 2)] * 3 + [(None, 0)] * 3
+    base = [dict(trial.metaparameters) for trial in free[1].draw(0, 8)]
+    for study, size in zip(by_rule, (16, 64, 256), strict=True):
         k = size / 64
-        for values, trial in zip(base, plan.trials(0, 8), strict=True):
+        for values, trial in zip(base, study.draw(0, 8), strict=True):
             there = trial.metaparameters
             assert there["learning_rate"] == pytest.approx(float(values["learning_rate"]) * k**0.5)
             assert there["weight_decay"] == pytest.approx(float(values["weight_decay"]) * k**0.5)
             assert there.keys() == values.keys()
-        low, high = free[1].search_space["learning_rate"]["log"]
-        assert plan.search_space["learning_rate"]["log"] == pytest.approx(
+        low, high = free[1].notation()["learning_rate"]["log"]
+        assert study.notation()["learning_rate"]["log"] == pytest.approx(
             [low * k**0.5, high * k**0.5]
         )
-    assert len({trial.id for plan in (*free, *by_rule) for trial in plan.trials(0, 4)}) == 24
-    without = experiment(tmp_path, "none").plans()
-    assert [p.study for p in without] == [p.study for p in free]
+    assert len({trial.id for study in (*free, *by_rule) for trial in study.draw(0, 4)}) == 24
+    without = experiment(tmp_path, "none").studies()
+    assert without == free
 
 
 def test_without_a_rule_for_the_rate_each_study_is_tuned(tmp_path: Path) -> None:
     free, by_rule = (
-        experiment(tmp_path, rule, search="{beta2: 0.99}").plans()
+        experiment(tmp_path, rule, search="{beta2: 0.99}").studies()
         for rule in ("none", "{beta2: half_life, from: 64}")
     )
-    for plan in by_rule:
-        values = [trial.metaparameters for trial in plan.trials(0, 4)]
-        k = plan.study.batch_size / 64
+    for study in by_rule:
+        values = [trial.metaparameters for trial in study.draw(0, 4)]
+        k = study.batch_size / 64
         assert [v["beta2"] for v in values] == pytest.approx([0.99**k] * 4)
-        assert (plan.study.keep, plan.study.extend) == (4, 2)
+        assert (study.keep, study.search.extend) == (4, 2)
     rates = [
-        {t.metaparameters["learning_rate"] for p in plans for t in p.trials(0, 4)}
-        for plans in (free, by_rule)
+        {t.metaparameters["learning_rate"] for p in studies for t in p.draw(0, 4)}
+        for studies in (free, by_rule)
     ]
     assert len(rates[1]) == 12
     assert not rates[0] & rates[1]
@@ -199,22 +197,22 @@ def test_without_a_rule_for_the_rate_each_study_is_tuned(tmp_path: Path) -> None
 def test_a_rule_beside_the_grid(tmp_path: Path) -> None:
     in_grid = "  rule: {learning_rate: linear, from: 16}\n"
     text = "workload: digits-softmax\ngrid:\n  batch_size: [16, 64]\n  optimizer: sgd\n"
-    plans, beside = (own(tmp_path, text + rule).plans() for rule in (in_grid, in_grid.strip()))
-    assert {p.study.technique["rule"] for p in beside} == {"learning_rate linear, from 16"}
-    assert [p.study for p in plans] == [p.study for p in beside]
+    studies, beside = (own(tmp_path, text + rule).studies() for rule in (in_grid, in_grid.strip()))
+    assert {p.technique["rule"] for p in beside} == {"learning_rate linear, from 16"}
+    assert studies == beside
 
 
 def test_a_rule_scales_the_rates_of_both_parts_of_muon(tmp_path: Path) -> None:
     """``adamw.learning_rate`` as the shared one, in trials and in the recorded space."""
     rule = "{learning_rate: sqrt, weight_decay: time_scale, from: 64}"
     search = "{muon: {adamw.learning_rate: {log: [1e-3, 0.1]}, adamw.weight_decay: 0.2}}"
-    base, larger = experiment(tmp_path, rule, optimizer="muon", search=search).plans()[1:]
-    for trial, scaled in zip(base.trials(0, 4), larger.trials(0, 4), strict=True):
+    base, larger = experiment(tmp_path, rule, optimizer="muon", search=search).studies()[1:]
+    for trial, scaled in zip(base.draw(0, 4), larger.draw(0, 4), strict=True):
         before, after = trial.metaparameters, scaled.metaparameters
         assert before["adamw.weight_decay"] == 0.2
         for name in ("learning_rate", "adamw.learning_rate", "adamw.weight_decay"):
             assert after[name] == pytest.approx(2 * float(before[name]), rel=1e-8)
-    assert larger.search_space["adamw.learning_rate"]["log"] == pytest.approx([2e-3, 0.2])
+    assert larger.notation()["adamw.learning_rate"]["log"] == pytest.approx([2e-3, 0.2])
 
 
 def of_words(folder: Path, rule: str, **changes: str) -> Experiment:
@@ -288,27 +286,27 @@ def test_equal_amounts_are_one_rule() -> None:
 def test_what_a_rule_gives_is_not_tuned_and_needs_no_base(tmp_path: Path) -> None:
     """Free tuning beside it is what it is without; the rest is tuned at each batch size."""
     scale = "{beta2: {half_life: 8000 tokens}, weight_decay: {time_scale: 80000 tokens}}"
-    plans = of_words(tmp_path, f"[none, {scale}]", sizes="16..256").plans()
-    free, by_rule = plans[:5], plans[5:]
-    without = of_words(tmp_path, "none", sizes="16..256").plans()
-    assert [plan.study for plan in free] == [plan.study for plan in without]
-    for plan in by_rule:
-        size = plan.study.batch_size
-        assert plan.space.keys() == plan.search_space.keys() == {"learning_rate"}
-        assert (plan.study.keep, plan.table_from) == (4, None)
-        for trial in plan.trials(0, 4):
+    studies = of_words(tmp_path, f"[none, {scale}]", sizes="16..256").studies()
+    free, by_rule = studies[:5], studies[5:]
+    without = of_words(tmp_path, "none", sizes="16..256").studies()
+    assert free == without
+    for study in by_rule:
+        size = study.batch_size
+        assert study.search.space.keys() == study.notation().keys() == {"learning_rate"}
+        assert (study.keep, study.search.table_from) == (4, None)
+        for trial in study.draw(0, 4):
             values = trial.metaparameters
             assert values["beta2"] == pytest.approx(0.5 ** (size * 8 / 8000), abs=1e-9)
             decay = size * 8 / (80000 * float(values["learning_rate"]))
             assert values["weight_decay"] == pytest.approx(decay, rel=1e-8)
-    rates = {t.metaparameters["learning_rate"] for plan in by_rule for t in plan.trials(0, 4)}
+    rates = {t.metaparameters["learning_rate"] for study in by_rule for t in study.draw(0, 4)}
     assert len(rates) == 20
     # The same half-life, in sequences of eight tokens: the same metaparameters.
     changes = {"sizes": "16..256", "search": "{weight_decay: 0.1}"}
     examples, tokens = (
-        of_words(tmp_path, f"{{beta2: {{half_life: {amount}}}}}", **changes).plans()
+        of_words(tmp_path, f"{{beta2: {{half_life: {amount}}}}}", **changes).studies()
         for amount in ("1000 examples", "8000 tokens")
     )
     for first, second in zip(examples, tokens, strict=True):
         assert first.trial(0).metaparameters["beta2"] == second.trial(0).metaparameters["beta2"]
-        assert first.study.id != second.study.id
+        assert first.id != second.id

@@ -102,9 +102,9 @@ def test_going_back_to_a_search_goes_on_with_its_trials(tmp_path: Path) -> None:
 )
 def test_what_makes_a_search_another_one(changes: dict[str, Any]) -> None:
     """What comes of it: the narrowed range above."""
-    before, after = (experiment(**more).plans()[-1].study for more in ({}, changes))
+    before, after = (experiment(**more).studies()[-1] for more in ({}, changes))
     assert before.id == after.id
-    assert (before.search_id, before.search_seed) != (after.search_id, after.search_seed)
+    assert (before.search.id, before.search.seed) != (after.search.id, after.search.seed)
 
 
 @pytest.mark.parametrize(
@@ -123,13 +123,13 @@ def test_what_makes_a_search_another_one(changes: dict[str, Any]) -> None:
     ],
 )
 def test_what_leaves_a_search_as_it_is(changes: dict[str, Any]) -> None:
-    before, after = (experiment(**more).plans()[-1].study for more in ({}, changes))
-    assert (before.id, before.search_id) == (after.id, after.search_id)
+    before, after = (experiment(**more).studies()[-1] for more in ({}, changes))
+    assert (before.id, before.search.id) == (after.id, after.search.id)
 
 
 def test_a_budget_is_part_of_a_search_where_shares_of_it_are_tuned() -> None:
     def search_id(**changes: Any) -> str:
-        return experiment(**changes).plans()[0].study.search_id
+        return experiment(**changes).studies()[0].search.id
 
     assert search_id(budget="100 steps") == search_id(budget="200 steps")
     assert search_id(budget="100 steps", schedule="linear") != search_id(
@@ -302,6 +302,6 @@ def test_the_dry_run_counts_the_present_search(tmp_path: Path) -> None:
     from batchscale.sweeps import recorded
 
     run(tmp_path, experiment(keep="off"))
-    same, other = experiment(keep="off").plans(), experiment(keep="off", **NARROW).plans()
+    same, other = experiment(keep="off").studies(), experiment(keep="off", **NARROW).studies()
     assert sum(recorded(tmp_path, same).values()) == len(table(tmp_path))
     assert sum(recorded(tmp_path, other).values()) == 0

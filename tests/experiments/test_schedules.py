@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments import schedules
+from experiments.enlarged import enlarge
 from experiments.errors import ExperimentError
 from tests.experiments.files import own
 
@@ -269,15 +270,15 @@ def test_a_length_in_examples_is_the_same_at_every_batch_size(tmp_path: Path) ->
     """Trials hold it in steps, and so does the recorded space, whose edges are checked."""
     text = f"{SCHEDULED}  schedule: linear\nsearch: {{decay_examples: {{log: [640, 6400]}}}}\n"
     text = text.replace("batch_size: 64", "batch_size: [16, 64]")
-    for plan in own(tmp_path, text).plans():
-        size = plan.study.batch_size
-        lengths = [int(trial.metaparameters["decay_steps"]) for trial in plan.trials(0, 16)]
+    for study in own(tmp_path, text).studies():
+        size = study.batch_size
+        lengths = [int(trial.metaparameters["decay_steps"]) for trial in study.draw(0, 16)]
         assert 640 / size - 1 <= min(lengths) < max(lengths) <= 6400 / size + 1
-        assert plan.search_space["decay_steps"] == {"log": [640 / size, 6400 / size]}
-        assert not {"decay", "decay_examples"} & {*plan.search_space, *plan.trial(0).metaparameters}
-        grown = plan.enlarged([("decay_steps", "high")])
+        assert study.notation()["decay_steps"] == {"log": [640 / size, 6400 / size]}
+        assert not {"decay", "decay_examples"} & {*study.notation(), *study.trial(0).metaparameters}
+        grown = enlarge(study, study.search.space, [("decay_steps", "high")])
         assert grown is not None
-        assert grown.search_space["decay_steps"] == {"log": [640 / size, 64000 / size]}
+        assert study.notation(grown.space)["decay_steps"] == {"log": [640 / size, 64000 / size]}
         longest = max(int(trial.metaparameters["decay_steps"]) for trial in grown.trials)
         assert 6400 / size < longest <= 64000 / size
 
@@ -286,16 +287,16 @@ def test_a_length_in_steps_or_examples_that_is_the_same_is_the_same_trial(tmp_pa
     ids = []
     for length in ("decay_steps: 50", "decay_examples: 3200", "decay: 0.5"):
         text = f"{SCHEDULED}  schedule: linear\nsearch: {{{length}}}\n"
-        (plan,) = own(tmp_path, text).plans()
-        ids.append([trial.id for trial in plan.trials(0, 4)])
+        (study,) = own(tmp_path, text).studies()
+        ids.append([trial.id for trial in study.draw(0, 4)])
     assert ids[0] == ids[1] == ids[2]
 
 
 def test_a_range_grows_towards_an_end_that_it_may_not_reach(tmp_path: Path) -> None:
     search = "search: {end_factor: {linear: [0.1, 0.5]}}"
     text = f"{SCHEDULED}  schedule: exponential\n{search}\n"
-    (plan,) = own(tmp_path, text).plans()
-    grown = plan.enlarged([("end_factor", "low"), ("end_factor", "high")])
+    (study,) = own(tmp_path, text).studies()
+    grown = enlarge(study, study.search.space, [("end_factor", "low"), ("end_factor", "high")])
     assert grown is not None
     low, high = grown.space["end_factor"].bounds
     assert 0 < low < 1e-6

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from scipy.stats import kstest
 
 from experiments.config.compile import parse
-from experiments.plan import Value
 from experiments.search import METHODS, Row, table
 from experiments.search.grid import levels
-from experiments.search.space import Dimension
+from experiments.search.space import Dimension, Value
 from tests.experiments.files import EXPERIMENT, ids, own
 
 SPACE = {
@@ -199,23 +198,25 @@ def experiment(more: str = "") -> Any:
 
 
 def test_defaults():
-    study = experiment().plans()[0].study
-    assert (study.search, study.extend, study.repeats) == ("sobol", 0, 0)
+    study = experiment().studies()[0]
+    search = study.search
+    assert (search.method, search.extend, search.repeats) == ("sobol", 0, 0)
     assert study.estimator == "minimum"
 
 
 def test_all_of_them_reach_the_study():
     of = experiment("method: random\nextend: 2\nrepeats: 5\nestimator: best_of_10\nkeep: 10\n")
-    study = of.plans()[0].study
-    assert (study.search, study.extend, study.repeats) == ("random", 2, 5)
+    study = of.studies()[0]
+    search = study.search
+    assert (search.method, search.extend, search.repeats) == ("random", 2, 5)
     assert study.estimator == "best_of_10"
     assert ids(of) != ids(experiment())
 
 
 def test_what_draws_the_points_does_not_change_the_study():
     """Points and seeds are not part of a study's identity; the default table is what it was."""
-    sobol, random = experiment().plans(), experiment("method: random\n").plans()
-    assert [p.study.id for p in sobol] == [p.study.id for p in random]
+    sobol, random = experiment().studies(), experiment("method: random\n").studies()
+    assert [p.id for p in sobol] == [p.id for p in random]
     assert sobol[0].trial(0).metaparameters != random[0].trial(0).metaparameters
     assert sobol[0].trial(0).id == FIRST
     assert ids(experiment("method: sobol\n")) == ids(experiment())
@@ -225,10 +226,10 @@ FIRST = "caad663f25b8ee67071d"
 
 
 def test_a_grid_is_trained_whole():
-    sgd, _, momentum, _ = experiment("method: grid\ntrials: 10\n").plans()
-    assert (sgd.study.trials, sgd.max_rows) == (10, 10)
-    assert (momentum.study.trials, momentum.max_rows) == (12, 12)
-    rows = momentum.trials(0, 50)
+    sgd, _, momentum, _ = experiment("method: grid\ntrials: 10\n").studies()
+    assert (sgd.trials, sgd.max_rows) == (10, 10)
+    assert (momentum.trials, momentum.max_rows) == (12, 12)
+    rows = momentum.draw(0, 50)
     assert len({trial.id for trial in rows}) == 12
     assert len({trial.metaparameters["learning_rate"] for trial in rows}) == 4
 
@@ -236,25 +237,25 @@ def test_a_grid_is_trained_whole():
 def test_points_are_the_trials():
     of = experiment(POINTS)
     assert of.search_method == "points"
-    sgd, _, momentum, _ = of.plans()
-    assert [t.metaparameters for t in momentum.trials(0, 9)] == [
+    sgd, _, momentum, _ = of.studies()
+    assert [t.metaparameters for t in momentum.draw(0, 9)] == [
         {"learning_rate": 0.1, "momentum": 0.9},
         {"learning_rate": 0.2, "momentum": 0.9},
         {"learning_rate": 0.2, "momentum": 0.5},
     ]
-    assert [t.metaparameters for t in sgd.trials(0, 9)] == [  # without momentum two are the same
+    assert [t.metaparameters for t in sgd.draw(0, 9)] == [  # without momentum two are the same
         {"learning_rate": 0.1},
         {"learning_rate": 0.2},
     ]
-    assert (sgd.study.trials, momentum.study.trials, momentum.max_rows) == (2, 3, 3)
-    assert momentum.search_space["learning_rate"] == {"discrete": [0.1, 0.2]}
+    assert (sgd.trials, momentum.trials, momentum.max_rows) == (2, 3, 3)
+    assert momentum.notation()["learning_rate"] == {"discrete": [0.1, 0.2]}
 
 
 def test_fewer_points_than_there_are():
-    plans = experiment(POINTS + "trials: 2\n").plans()
-    assert [p.study.trials for p in plans] == [2, 2, 2, 2]
-    assert [len(p.trials(0, 9)) for p in plans] == [2, 2, 2, 2]
-    assert [p.study.trials for p in experiment(POINTS + "trials: 9\n").plans()] == [2, 2, 3, 3]
+    plans = experiment(POINTS + "trials: 2\n").studies()
+    assert [p.trials for p in plans] == [2, 2, 2, 2]
+    assert [len(p.draw(0, 9)) for p in plans] == [2, 2, 2, 2]
+    assert [p.trials for p in experiment(POINTS + "trials: 9\n").studies()] == [2, 2, 3, 3]
 
 
 def test_points_of_each_optimizer_with_shares_and_fields(tmp_path):
@@ -266,9 +267,9 @@ def test_points_of_each_optimizer_with_shares_and_fields(tmp_path):
         "  my_opt.py:Sign: [{learning_rate: 0.1, decay: 1, power: 2}]\n"
     )
     of = own(tmp_path, text)
-    found = {p.study.optimizer: p for p in of.plans() if p.study.batch_size == 8}
-    trials = {name: plan.trials(0, 9)[0].metaparameters for name, plan in found.items()}
-    budget = found["sgd"].study.budget_steps
+    found = {p.optimizer: p for p in of.studies() if p.batch_size == 8}
+    trials = {name: plan.draw(0, 9)[0].metaparameters for name, plan in found.items()}
+    budget = found["sgd"].budget_steps
     assert trials["sgd"] == {
         "decay_steps": budget // 2, "end_factor": 0.01, "learning_rate": 1, "weight_decay": 0.1,
         "width": 8,

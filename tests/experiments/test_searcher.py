@@ -15,7 +15,7 @@ from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.messages import Assignment, Ended, Event, Message, Over
 from experiments.scheduling.rounds import Record
 from experiments.scheduling.study_state import StudyState
-from tests.experiments.fakes import Plan, points, study
+from tests.experiments.fakes import listed, points, study
 from tests.experiments.test_dispatch import finish, outcome, train
 
 
@@ -26,9 +26,10 @@ class Tuner:
         self, slots: int = 2, limit: int = 100, trials: int = 16, pack_size: int = 64
     ) -> None:
         self.events: list[Event] = []
+        values = points(80, diverging=0)
         states = [
             StudyState(
-                plan=Plan(study(id=name, trials=trials, batch_size=size), points(80, diverging=0)),
+                study=listed(study(id=name, trials=trials, batch_size=size), values),
                 columns={},
                 label=name,
             )

@@ -232,7 +232,7 @@ def test_a_grid_of_texts_is_sent_whole(base: Path) -> None:
 
 def test_a_worker_with_other_data_does_not_train(base: Path) -> None:
     """Another Python has another standard library; here the file changes."""
-    of = of_texts(base, "file:random.txt").plans()[0].study
+    of = of_texts(base, "file:random.txt").studies()[0]
     fingerprint = of.workload.data_fingerprint
     assert fingerprint is not None
     StudyContext.load(of)
@@ -252,8 +252,8 @@ def test_packaged_data_have_no_fingerprint_to_compare(tmp_path: Path) -> None:
     (tmp_path / "my.yaml").write_text(
         "workload: digits-softmax\ngrid: {batch_size: 8, optimizer: sgd}\nbudget: 3 steps\n"
     )
-    (plan,) = load(tmp_path / "my.yaml").plans()
-    assert plan.study.workload.data_fingerprint is None
+    (plan,) = load(tmp_path / "my.yaml").studies()
+    assert plan.workload.data_fingerprint is None
 
 
 OF_A_TABLE = """
@@ -294,8 +294,8 @@ def of_table(folder: Path, path: str = "table.csv") -> tuple[Study, list[str], l
         "trials: 2\nbudget: 3 steps\n"
     )
     experiment = load(folder / "my.yaml")
-    (plan,) = experiment.plans()
-    return plan.study, [t.id for t in plan.trials(0, 2)], data_files(experiment.combinations)
+    (plan,) = experiment.studies()
+    return plan, [t.id for t in plan.draw(0, 2)], data_files(experiment.combinations)
 
 
 @pytest.mark.parametrize("written", ["table.csv", "../elsewhere.csv", "{}/elsewhere.csv"])

@@ -166,12 +166,12 @@ def test_a_study_on_a_stream(ref, tmp_path: Path) -> None:
     ref("Counted")
     path = tmp_path / "my.yaml"
     path.write_text(FILE_TEXT.format("8..16", "20 steps + 800 examples"))
-    studies = [plan.study for plan in load(path).plans()]
+    studies = load(path).studies()
     assert [s.budget_steps for s in studies] == [120, 70]
     assert [s.train_examples for s in studies] == [None, None]
     text = FILE_TEXT.format("8..16", "2 epochs")
     path.write_text(text.replace("grid: {", "grid: {data_set: Sized, "))
-    assert [plan.study.budget_steps for plan in load(path).plans()] == [22, 10]
+    assert [plan.budget_steps for plan in load(path).studies()] == [22, 10]
 
 
 NAMES = ["teacher", "markov"]

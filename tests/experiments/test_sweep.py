@@ -257,7 +257,7 @@ def test_some_diverged_and_some_failed(tmp_path: Path) -> None:
             )
 
     of = experiment(batch_size="64", trials=2)
-    bad = of.plans()[0].trial(0).id
+    bad = of.studies()[0].trial(0).id
     seen: list[Event] = []
     sweep(of, results=tmp_path, address="none", trainer=Wild, observer=seen.append)
     (note,) = [e.text for e in seen if isinstance(e, Note) and "no study has reached" in e.text]

@@ -14,12 +14,12 @@ import pytest
 
 import results as dataset
 from batchscale.training import rerun
+from experiments.canonical import canonical
 from experiments.config.compile import Experiment, parse
-from experiments.config.study_plan import StudyPlan
 from experiments.errors import ExperimentError
 from experiments.execution.sweep import Summary, sweep
 from experiments.factors.target_share import TargetShare, mentions, resolved
-from experiments.identity import canonical
+from experiments.plan import Study
 from experiments.records.baselines import baseline_steps
 from experiments.records.status import status
 from experiments.scheduling.messages import Begun, Event, Note, StudyPlanned
@@ -44,9 +44,9 @@ target: validation_error < 0.1
 """
 
 
-def plans_of(file: Experiment, steps: int | None) -> list[StudyPlan]:
+def plans_of(file: Experiment, steps: int | None) -> list[Study]:
     """With as many steps to target of each baseline."""
-    return file.plans(None, lambda _: steps)
+    return file.studies(None, lambda _: steps)
 
 
 def test_lengths_are_of_the_baselines_steps() -> None:
@@ -54,7 +54,7 @@ def test_lengths_are_of_the_baselines_steps() -> None:
     unknown, known, other = (plans_of(file, steps) for steps in (None, 80, 100))
     assert [plan.waits for plan in unknown] == [False] * 2 + [True] * 8
     assert not any(plan.waits for plan in known)
-    ramp, swa, prune, wsd = (known[at].study for at in (2, 4, 6, 8))
+    ramp, swa, prune, wsd = (known[at] for at in (2, 4, 6, 8))
     assert ramp.batches.starts == (0, 20, 30)  # 20 steps of 64, then 10 of 128
     assert swa.technique["swa"] == 0.5 * 80 / 400
     assert prune.technique["prune"] == {"sparsity": 0.5, "until": 0.08}
@@ -63,22 +63,20 @@ def test_lengths_are_of_the_baselines_steps() -> None:
     assert wsd.baseline_steps == 80
     # A curve has one text at all batch sizes, and a study one id.
     for plans in (unknown, known, other):
-        assert plans[4].study.technique_by_label == {
+        assert plans[4].technique_by_label == {
             "precision": "float32", "swa": "0.5 of target",
         }  # fmt: skip
-        assert (
-            plans[2].study.technique_by_label["ramp"] == "2x at 0.25 of target, 4x at 0.5 of target"
-        )
-    assert [p.study.id for p in unknown] == [p.study.id for p in known]
-    assert len({p.study.id for p in known}) == len(known)
+        assert plans[2].technique_by_label["ramp"] == "2x at 0.25 of target, 4x at 0.5 of target"
+    assert [p.id for p in unknown] == [p.id for p in known]
+    assert len({p.id for p in known}) == len(known)
     # Its trials are those of the resolved length, and of its search.
     for first, second in ((unknown, known), (known, other)):
         for before, after in zip(first, second, strict=True):
             same = not before.baseline
             assert (before.trial(0).id == after.trial(0).id) == same
-            assert (before.study.search_id == after.study.search_id) == same
+            assert (before.search.id == after.search.id) == same
     again = plans_of(parse(file.to_yaml()), 80)
-    assert [(p.study, p.trial(0)) for p in again] == [(p.study, p.trial(0)) for p in known]
+    assert [(p, p.trial(0)) for p in again] == [(p, p.trial(0)) for p in known]
 
 
 def test_a_baseline_of_several_searches_decides_by_all_of_them(tmp_path: Path) -> None:
@@ -88,9 +86,9 @@ def test_a_baseline_of_several_searches_decides_by_all_of_them(tmp_path: Path) -
     )
     file = parse(text)
     plans = plans_of(file, None)
-    searches = [p.study.id for p in plans if not p.baseline and p.study.batch_size == 64]
-    assert [p.study.replicate for p in plans if not p.baseline] == [0, 0, 1, 1]
-    waiting = [p for p in plans if p.waits and p.study.batch_size == 64]
+    searches = [p.id for p in plans if not p.baseline and p.batch_size == 64]
+    assert [p.replicate for p in plans if not p.baseline] == [0, 0, 1, 1]
+    waiting = [p for p in plans if p.waits and p.batch_size == 64]
     assert len(waiting) == 3
     assert all(list(p.baseline) == searches for p in waiting)
     summary = sweep(file, results=tmp_path, address="none")
@@ -107,9 +105,9 @@ def test_a_baseline_of_several_searches_decides_by_all_of_them(tmp_path: Path) -
 def test_a_plain_share_is_another_study() -> None:
     text = FILE.replace("{swa: 0.5 of target}", "{swa: 0.5 of target}, {swa: 0.5}, {swa: 0.1}")
     plans = plans_of(parse(text), 80)
-    swa = [p for p in plans if "swa" in p.study.technique and p.study.batch_size == 64]
-    assert [p.study.technique["swa"] for p in swa] == [0.1, 0.5, 0.1]
-    assert len({p.study.id for p in swa}) == len({p.study.search_id for p in swa[:2]}) + 1 == 3
+    swa = [p for p in plans if "swa" in p.technique and p.batch_size == 64]
+    assert [p.technique["swa"] for p in swa] == [0.1, 0.5, 0.1]
+    assert len({p.id for p in swa}) == len({p.search.id for p in swa[:2]}) + 1 == 3
     assert len({p.made({"learning_rate": 0.1}, 0, index=0).id for p in swa}) == 3
 
 
@@ -133,7 +131,7 @@ def test_a_share_of_the_target() -> None:
 def test_a_length_that_a_technique_cannot_have_once_it_is_known() -> None:
     text = FILE.replace("until: 0.4 of target", "until: 0.4 of target, begin: 0.1")
     file = parse(text)
-    assert file.plans()
+    assert file.studies()
     with pytest.raises(ExperimentError, match=r":7: with 80 steps to target at batch size 64: .*"):
         plans_of(file, 80)
 

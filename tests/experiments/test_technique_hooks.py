@@ -189,7 +189,7 @@ def test_the_budget_is_known_and_in_the_identity_of_what_uses_it(
                 f'technique: "hooks.py:{name}"\nbudget: {budget} steps\ntrials: 2\n'
                 "target: validation_error < 0.2\n"
             )
-            ids[name, budget] = load(base / "my.yaml").plans()[0].study.id
+            ids[name, budget] = load(base / "my.yaml").studies()[0].id
     assert ids["Halfway", 40] != ids["Halfway", 60]
     assert ids["Ahead", 40] == ids["Ahead", 60]
 

@@ -13,11 +13,11 @@ import yaml
 
 import batchscale as bs
 from experiments import techniques
+from experiments.canonical import canonical
 from experiments.config import sources
 from experiments.config.compile import load
 from experiments.engines import choose, stacking_refusal
 from experiments.errors import ExperimentError
-from experiments.identity import canonical
 from experiments.plan import Study, Trial, WorkloadRef
 from experiments.techniques import Step, base
 from experiments.training.study_context import StudyContext
@@ -189,7 +189,7 @@ def file_of(base: Path, technique: str) -> Path:
 
 
 def ids(base: Path, technique: str) -> list[str]:
-    return [plan.study.id for plan in load(file_of(base, technique)).plans()]
+    return [plan.id for plan in load(file_of(base, technique)).studies()]
 
 
 def test_identity(user_techniques: WorkloadRef) -> None:
@@ -198,15 +198,15 @@ def test_identity(user_techniques: WorkloadRef) -> None:
     assert len(plain_id) == 1
     without = [line for line in TEXT.splitlines() if "technique" not in line]
     (base / "my.yaml").write_text("\n".join(without))
-    assert [p.study.id for p in load(base / "my.yaml").plans()] == plain_id
+    assert [p.id for p in load(base / "my.yaml").studies()] == plain_id
     (base / "my.yaml").write_text("\n".join([*without, "technique: {clip: 2}"]))
     beside = load(base / "my.yaml")
-    assert [p.study.id for p in beside.plans()] == ids(base, "[{clip: {norm: 2.0}}]")
-    assert load(base / "my.yaml").plans()[0].study.technique == {
+    assert [p.id for p in beside.studies()] == ids(base, "[{clip: {norm: 2.0}}]")
+    assert load(base / "my.yaml").studies()[0].technique == {
         "precision": "float32",
         "clip": 2.0,
     }
-    assert canonical(beside.plans()[0].identity["technique"]) == '{"clip":2}'
+    assert canonical(beside.studies()[0].identity["technique"]) == '{"clip":2}'
     both = ids(base, "[{clip: 2, ema: 0.5}]")
     assert both == ids(base, "[{ema: 0.5, clip: 2.0}]")
     mine = [
@@ -223,10 +223,10 @@ def test_identity(user_techniques: WorkloadRef) -> None:
 
 def test_a_file_sweeps_each_of_them(tmp_path: Path) -> None:
     values = ", ".join(json.dumps(technique) for technique in ON_DIGITS)  # YAML too
-    plans = load(file_of(tmp_path, f"[none, {values}]")).plans()
-    described = [dict(plan.study.technique) for plan in plans]
+    plans = load(file_of(tmp_path, f"[none, {values}]")).studies()
+    described = [dict(plan.technique) for plan in plans]
     assert len(plans) == len(ON_DIGITS) + 1
-    assert len({plan.study.id for plan in plans}) == len(plans)
+    assert len({plan.id for plan in plans}) == len(plans)
     for technique in ON_DIGITS:
         loaded = techniques.load(technique, None)
         written = {name: part.written for name, part in loaded.parts.items()}

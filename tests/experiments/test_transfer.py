@@ -101,8 +101,8 @@ def test_torchvisions_weights_fit_its_models() -> None:
 
 def test_identity_is_of_the_contents_of_a_file(trained: Path) -> None:
     def study_id(technique: str) -> str:
-        (plan,) = load(experiment(trained, technique)).plans()
-        return plan.study.id
+        (study,) = load(experiment(trained, technique)).studies()
+        return study.id
 
     first = study_id("{fine_tune: first.safetensors}")
     (trained / "elsewhere").mkdir()
@@ -128,7 +128,7 @@ def test_packaged_weights_have_a_name(trained: Path) -> None:
     for path, files in (("mnist8-fc", []), ("copy.safetensors", ["copy.safetensors"])):
         written = load(experiment(trained, f"{{fine_tune: {path}, distill: {path}}}"))
         assert data_files(written.combinations, written.base) == files
-        ids += [plan.study.id for plan in written.plans()]
+        ids += [study.id for study in written.studies()]
     assert len(set(ids)) == 1
 
 
@@ -139,12 +139,12 @@ def test_workers_get_the_file(trained: Path, tmp_path_factory: pytest.TempPathFa
     loaded = load(experiment(trained, f"{{fine_tune: {outside}}}"))
     files = data_files(loaded.combinations, loaded.base)
     assert files == [str(outside)]
-    (plan,) = loaded.plans()
+    (study,) = loaded.studies()
     with staged(loaded.base, [], [], files) as copies:
         outside.rename(trained / "hidden")
-        local = copies.localize(plan.study)
+        local = copies.localize(study)
         begun = engine("module", local, trials(local, 1)).weights(0)
-    assert local.technique == plan.study.technique
+    assert local.technique == study.technique
     for name, value in file_weights(trained, "hidden").items():
         assert torch.equal(value, begun[name])
 
@@ -279,14 +279,14 @@ def test_a_teacher_of_a_users_file(trained: Path) -> None:
     loaded = load(experiment(trained, written))
     files = data_files(loaded.combinations, loaded.base)
     assert files == ["bare.safetensors", "mine.py"]
-    (plan,) = loaded.plans()
+    (study,) = loaded.studies()
     with staged(loaded.base, [], [], files) as copies:
         (trained / "mine.py").rename(trained / "gone.py")
-        context = StudyContext.load(copies.localize(plan.study))
+        context = StudyContext.load(copies.localize(study))
         (trained / "gone.py").rename(trained / "mine.py")
     named = of_folder(trained, technique={"distill": "first.safetensors"}, precision="float32")
     expected = StudyContext.load(named).techniques.example_tensors[0]
     assert torch.equal(context.techniques.example_tensors[0], expected)
     (trained / "mine.py").write_text(USER + "\n")
-    (edited,) = load(trained / "my.yaml").plans()
-    assert edited.study.id != plan.study.id
+    (edited,) = load(trained / "my.yaml").studies()
+    assert edited.id != study.id

@@ -265,7 +265,7 @@ budget: 10 steps
 def test_who_needs_nothing_passes(folder: Path, optimizer: str) -> None:
     file = folder / "mine.yaml"
     file.write_text(EXPERIMENT.format(optimizer))
-    assert len(load(file).plans()) == 2
+    assert len(load(file).studies()) == 2
 
 
 def test_what_a_users_constructor_raises_is_raised_before_training(folder: Path) -> None:
@@ -274,7 +274,7 @@ def test_what_a_users_constructor_raises_is_raised_before_training(folder: Path)
     file = folder / "mine.yaml"
     file.write_text(EXPERIMENT.format("rules.py:Split"))
     with pytest.raises(LookupError, match="no such group") as caught:
-        load(file).plans()
+        load(file).studies()
     assert Path(caught.traceback[-1].path) == folder / "rules.py"
 
 

@@ -25,7 +25,7 @@ from experiments.scheduling.messages import (
 )
 from experiments.training.pack_training import Training
 from tests import problems
-from tests.experiments.fakes import FakeTraining, Plan, points, study
+from tests.experiments.fakes import FakeTraining, listed, points, study
 
 QUICK = Pace(ask=0.01, renew=0.02, commit=0.0, snapshot=0.0)
 
@@ -52,7 +52,7 @@ class Line:
 
 def assignment(count: int = 8, **changes: Any) -> Assignment:
     of = study(**changes)
-    trials = tuple(Plan(of, points(80)).trials(0, count))
+    trials = tuple(listed(of, points(80)).draw(0, count))
     return Assignment(
         pack=Pack(id="pack", study=of, trials=trials),
         round=0,

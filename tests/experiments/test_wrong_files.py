@@ -167,7 +167,7 @@ def test_a_file(place: Path, case: Case) -> None:
             check_right(load("my.yaml"))
             return
         with pytest.raises((ExperimentError, WorkloadError)) as raised:
-            load("my.yaml").plans()
+            load("my.yaml").studies()
     finally:
         for name in case.files.keys() & FILES.keys():
             (place / name).write_text(FILES[name])
@@ -191,7 +191,7 @@ def check_right(experiment: Experiment) -> None:
     """It has studies, and the file that it resolves to has the same ones."""
     again = parse(experiment.to_yaml(), base=Path(experiment.base))
     assert again.to_yaml() == experiment.to_yaml()
-    plans, others = experiment.plans(), again.plans()
-    assert [plan.study for plan in plans] == [plan.study for plan in others]
-    assert [plan.trials(0, 3) for plan in plans] == [plan.trials(0, 3) for plan in others]
-    assert plans
+    studies, others = experiment.studies(), again.studies()
+    assert studies == others
+    assert [study.draw(0, 3) for study in studies] == [study.draw(0, 3) for study in others]
+    assert studies

@@ -222,15 +222,15 @@ def use(content: str, settings: Sequence[str], base: Path) -> None:
         AssertionError: written in full it is another experiment, or none.
     """
     experiment = parse(content, "odd.yaml", settings, base=base)
-    plans = experiment.plans()
-    for plan in plans[:2]:
-        plan.trials(0, 2)
+    studies = experiment.studies()
+    for study in studies[:2]:
+        study.draw(0, 2)
     planned(experiment)
     try:
-        again = parse(experiment.to_yaml(), "again.yaml", base=base).plans()
+        again = parse(experiment.to_yaml(), "again.yaml", base=base).studies()
     except ClearError as error:
         raise AssertionError(f"not again: {error}") from error
-    assert [plan.study.id for plan in again] == [plan.study.id for plan in plans]
+    assert [study.id for study in again] == [study.id for study in studies]
 
 
 def generated(count: int, base: Path) -> Iterator[Outcome]:

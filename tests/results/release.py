@@ -93,7 +93,7 @@ def workloads() -> dict[str, list[int]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyPlan:
+class ReleasedStudy:
     """A study to write: ``rows[i]`` measurements of the trial ``i + 1``."""
 
     name: str
@@ -108,7 +108,7 @@ class StudyPlan:
         return _PRECISION if self.name.startswith("open_images") else _CLASSES
 
 
-def plan(share: float = 1.0) -> list[StudyPlan]:
+def plan(share: float = 1.0) -> list[ReleasedStudy]:
     """The studies of a tree with that share of the release's trials (at least one a study)."""
     names = [(f"{name}/{size}", size) for name, sizes in workloads().items() for size in sizes]
     trials = max(len(names), round(TRIALS * share))
@@ -118,21 +118,21 @@ def plan(share: float = 1.0) -> list[StudyPlan]:
         upto = trials * (at + 1) // len(names)
         ends = [round(each * trial) for trial in range(before, upto + 1)]
         rows = tuple(end - start for start, end in pairwise(ends))
-        found.append(StudyPlan(name=name, batch_size=size, rows=rows))
+        found.append(ReleasedStudy(name=name, batch_size=size, rows=rows))
         before = upto
     return found
 
 
-def small() -> list[StudyPlan]:
+def small() -> list[ReleasedStudy]:
     """Six workloads of two studies of five trials: 12 studies, 60 trials, 756 measurements."""
     return [
-        StudyPlan(name=f"{name}/{size}", batch_size=size, rows=(12, 20, 7, 15, 9))
+        ReleasedStudy(name=f"{name}/{size}", batch_size=size, rows=(12, 20, 7, 15, 9))
         for name in (CNN, QUALITY, HALF, IMAGES, WORDS, FC)
         for size in (64, 128)
     ]
 
 
-def write(root: Path, studies: list[StudyPlan]) -> tuple[int, int]:
+def write(root: Path, studies: list[ReleasedStudy]) -> tuple[int, int]:
     """Write the studies under ``root``; how many trials and measurements that makes."""
     trials = measurements = 0
     for study in studies:
@@ -149,7 +149,7 @@ def write(root: Path, studies: list[StudyPlan]) -> tuple[int, int]:
     return trials, measurements
 
 
-def _study(study: StudyPlan) -> dict[str, Any]:
+def _study(study: ReleasedStudy) -> dict[str, Any]:
     dataset, model, optimizer, _ = study.name.split("/")[-4:]
     double = {"type": "DOUBLE", "scale": "LOG_SCALE"}
     configs: dict[str, Any] = {
@@ -178,7 +178,7 @@ def _study(study: StudyPlan) -> dict[str, Any]:
     }
 
 
-def _trials(study: StudyPlan) -> Iterator[tuple[dict[str, Any], bytes]]:
+def _trials(study: ReleasedStudy) -> Iterator[tuple[dict[str, Any], bytes]]:
     random = np.random.default_rng(sum(study.name.encode()))
     # The worst trial comes to the goal after the last look, the best at a fifth of that time.
     most = max(study.rows, default=1)
@@ -215,7 +215,7 @@ def _trials(study: StudyPlan) -> Iterator[tuple[dict[str, Any], bytes]]:
         yield metadata, "\n".join([header, *lines, ""]).encode()
 
 
-def _distance(study: StudyPlan, random: np.random.Generator) -> int:
+def _distance(study: ReleasedStudy, random: np.random.Generator) -> int:
     """Half the steps from a look to the next: 20·(1 + B_crit/B), with the scatter of a search."""
     sizes = workloads()[study.name.rpartition("/")[0]]
     critical = (min(sizes) * max(sizes)) ** 0.5
@@ -223,7 +223,7 @@ def _distance(study: StudyPlan, random: np.random.Generator) -> int:
     return max(1, round(20 * (1 + critical / study.batch_size) * scatter))
 
 
-def _range(study: StudyPlan) -> tuple[float, float, float]:
+def _range(study: ReleasedStudy) -> tuple[float, float, float]:
     """Where a curve begins, the goal that it comes to, and where it ends."""
     *above, dataset, model, _, _ = study.name.split("/")
     goal = Target.parse((None if above else facts.goal(dataset, model)) or GOAL).value

@@ -267,7 +267,7 @@ def test_the_file_of_every_packaged_experiment_is_there(own: results.Results) ->
 @pytest.mark.parametrize("name", LIBRARY)
 def test_the_packaged_studies_are_those_of_the_experiment(own: results.Results, name: str) -> None:
     studies = own.studies[own.studies["experiment"] == name]
-    planned = {study_id(as_trained(plan.identity)) for plan in load(name).plans()}
+    planned = {study_id(as_trained(plan.identity)) for plan in load(name).studies()}
     assert set(studies["study"]) == planned
 
 
@@ -296,7 +296,7 @@ def as_trained(identity: Mapping[str, Any]) -> dict[str, Any]:
 def test_a_packaged_experiment_is_what_its_file_says(own: results.Results, name: str) -> None:
     """A study that two experiments share was trained once, and stands with the first."""
     studies = own.studies
-    planned = {plan.study.id for plan in load(RECIPES / f"{name}.yaml").plans()}
+    planned = {plan.id for plan in load(RECIPES / f"{name}.yaml").studies()}
     mine = set(studies[studies["experiment"] == name]["study"])
     assert mine <= planned <= set(studies["study"])
     assert len(mine) >= 21

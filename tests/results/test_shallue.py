@@ -18,7 +18,7 @@ from results.run_state.claims import Claims
 from results.storage.location import Location
 from tests.marks import quick
 from tests.results import release
-from tests.results.release import CNN, FC, HALF, IMAGES, QUALITY, WORDS, StudyPlan
+from tests.results.release import CNN, FC, HALF, IMAGES, QUALITY, WORDS, ReleasedStudy
 
 
 def _import(tree: Path) -> tuple[results.Results, Imported]:
@@ -176,7 +176,7 @@ def test_collections_are_curves_of_their_own(tree: Path) -> None:
 def test_the_papers_trials_are_round_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("results.imports.support.shallue_facts.TRIALS", 3)
     tree = tmp_path / "batch_science"
-    release.write(tree, [StudyPlan(name=f"{CNN}/64", batch_size=64, rows=(4,) * 11)])
+    release.write(tree, [ReleasedStudy(name=f"{CNN}/64", batch_size=64, rows=(4,) * 11)])
     # COMPLETE are 1, 2, 4, 6, 7, 9, 11.
     run, _ = _import(tree)
     assert run.trials[run.trials["round"] == 0]["index"].tolist() == [1, 2, 3, 4]
