@@ -350,7 +350,7 @@ def test_a_data_set_that_is_missing_passes_on(tmp_path):
 def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(ExperimentError, match="no experiment file") as raised:
         load(tmp_path / "gone.yaml")
-    assert "digits" in (raised.value.hint or "")
+    assert "batchscale list experiments" in (raised.value.hint or "")
     with pytest.raises(ExperimentError, match="cannot be read: Is a directory"):
         load(tmp_path)
     (tmp_path / "latin.yaml").write_bytes(b"name: \xe9")
