@@ -77,7 +77,7 @@ def _draw_panel(ax: Axes, cells: pd.DataFrame, colours: ScalarMappable, inches: 
     seaborn.heatmap(table, ax=ax, cmap=colours.cmap, norm=colours.norm, cbar=False, linewidths=0.4,
                     linecolor=ground(), xticklabels=False, yticklabels=False)  # fmt: skip
     ax.invert_yaxis()
-    size_ticks(ax, list(table.columns), inches, 0.5)
+    size_ticks(ax, table.columns.astype(int).tolist(), inches, 0.5)
     decades = np.arange(np.ceil(first * np.log10(2)), (last + 1) * np.log10(2))
     ax.set_yticks(decades / np.log10(2) - first, [number(10.0**power) for power in decades])
     divided = cells["divided_by_one_minus_momentum"].any()

@@ -38,14 +38,14 @@ def best_trials(data: FigureData, views: Iterable[View]) -> dict[str, dict[str, 
         if not metric or len(ids) > MOST:
             continue
         measured = data.evaluations.select(
-            "SELECT row, step, value FROM evaluations WHERE value IS NOT NULL ORDER BY row, step",
+            "SELECT trial, step, value FROM evaluations WHERE value IS NOT NULL ORDER BY step",
             {"trial": ids},
             metric,
         )
-        for row, evaluations in measured.groupby("row"):
+        for trial, evaluations in measured.groupby("trial"):
             places = np.linspace(0, len(evaluations) - 1, min(len(evaluations), _EVALUATIONS))
             thinned = evaluations.iloc[np.unique(places.round().astype(int))]
-            made.setdefault(ids[row], {}).update(
+            made.setdefault(str(trial), {}).update(
                 metric=metric,
                 steps=thinned["step"].tolist(),
                 values=compact(thinned["value"].tolist()),
