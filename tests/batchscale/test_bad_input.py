@@ -68,7 +68,7 @@ def test_an_experiment_file(
 
 def test_an_experiment_that_is_not_there(command: Command, here: Path) -> None:
     clear(command("sweep", "digit"), "'digit'", hint="digits")
-    clear(command("sweep", "mine.yaml"), "'mine.yaml'", hint="digits")
+    clear(command("sweep", "mine.yaml"), "'mine.yaml'", hint="batchscale list experiments")
     assert not list(here.iterdir())
 
 
