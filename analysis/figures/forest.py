@@ -19,6 +19,7 @@ from analysis.figures.drawing.facets import curve_names, facets
 from analysis.figures.drawing.page import COLUMN, TWO_COLUMNS, Page
 from analysis.figures.drawing.rows import name_rows
 from analysis.figures.drawing.style import BLUE, DASHES, log2_axis, log10_axis
+from analysis.figures.drawing.text_fit import fitted, within
 from analysis.fit.comparisons import Comparison, compare, ratio_text
 from analysis.fit.interval import QUANTITIES, Interval
 from analysis.fit.regimes import Regimes
@@ -67,7 +68,7 @@ def draw(data: FigureData, *, page: Page) -> Axes:
     if wide or baseline is None:
         _draw_batch_sizes(axes[0], rows)
     if baseline is not None:
-        _draw_ratios(axes[-1], rows, str(baseline))
+        _draw_ratios(axes[-1], rows, fitted(f"critical batch size over {baseline}'s", within(2), 3))
     if wide or baseline is None:
         page.legend(axes, _handles(rows))
     return axes[0]
@@ -172,7 +173,7 @@ def _draw_batch_sizes(ax: Axes, rows: Sequence[_Row]) -> None:
     ax.set_xlabel(f"batch size ({units(curve.example_unit for curve in curves)})")
 
 
-def _draw_ratios(ax: Axes, rows: Sequence[_Row], baseline: str) -> None:
+def _draw_ratios(ax: Axes, rows: Sequence[_Row], name: str) -> None:
     ratios = [
         (height, row.comparison.ratios["critical_batch_size"])
         for height, row in enumerate(rows[::-1])
@@ -192,7 +193,7 @@ def _draw_ratios(ax: Axes, rows: Sequence[_Row], baseline: str) -> None:
             ax.plot([1], [height], linestyle="none", marker="o", zorder=5, color=visible(BLUE),
                     markerfacecolor=ground())  # fmt: skip
             _annotate(ax, height, "baseline")
-    ax.set_xlabel(f"critical batch size over {baseline}'s")
+    ax.set_xlabel(name)
 
 
 def _annotate(ax: Axes, height: float, text: str) -> None:
