@@ -35,7 +35,7 @@ class Part:
 PARTS = (
     Part(name="workloads", folders=("workloads",), ceiling=5_168, aim=3_900),
     Part(name="experiments", folders=("experiments",), ceiling=30_614, aim=22_000),
-    Part(name="analysis", folders=("analysis",), ceiling=15_024, aim=9_500),
+    Part(name="analysis", folders=("analysis",), ceiling=15_025, aim=9_500),
     Part(name="results", folders=("results",), ceiling=7_999, aim=5_000),
     Part(name="batchscale", folders=("batchscale",), ceiling=5_640, aim=3_400),
     Part(
