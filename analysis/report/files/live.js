@@ -117,7 +117,7 @@ function showStatus(status) {
   const cells = status.cells || [];
   if (cells.length) {
     parts.push(grid(cells));
-    parts.push(element("p", { class: "quiet" }, "✓ reached the target; ✕ did not; ▶ trains now; … begun; ! a trial failed."));
+    parts.push(element("p", { class: "quiet" }, "✓ reached the target; ✕ did not; ▶ in training; … begun; ! a trial failed."));
   }
   const packs = status.packs || [];
   if (packs.length) {

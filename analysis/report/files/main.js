@@ -119,10 +119,11 @@ function build() {
 
 /** On paper nothing is folded, and charts are light, of the paper's width, and all of them there. */
 function print(starts) {
-  if (starts === chosen.printing) return;
+  if (starts && chosen.printing) return;
   chosen.printing = starts;
   if (starts) folded = document.querySelectorAll("details:not([open])");
   for (const node of folded) node.open = starts;
+  if (!starts) folded = [];
   redrawAll(starts);
 }
 
