@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+import results
+from experiments.execution.ledger import Ledger
 from tests import reported
 from tests.batchscale.test_serve import PATIENCE, start
 from tests.test_imports import ROOT
@@ -76,9 +78,14 @@ def test_the_page_follows_a_sweep(served: tuple[str, Path], browser: Any) -> Non
     page.get_by_text("Waiting for a sweep").wait_for()
     page.evaluate("window.mark = 'never loaded again'")
     with _sweep(folder, "--set", "trials=4") as sweep:
-        page.get_by_text("train now").or_(page.get_by_text("trains now")).wait_for()
         page.get_by_role("heading", name="How digits-mlp scales with batch size").wait_for()
         assert sweep.wait(PATIENCE) == 0
+    page.get_by_text("32 of 32 trials: complete.").wait_for()
+    # A claim as of a worker: the sweep itself may train between two looks of the page.
+    study, ledger = results.open(folder).studies["study"].iloc[0], Ledger(str(folder))
+    assert ledger.take("pack", ["one"], {"experiment": "digits-small", "study": study}, {})
+    page.get_by_text("1 pack trains now").wait_for()
+    ledger.release("pack")
     page.get_by_text("32 of 32 trials: complete.").wait_for()
     first = page.inner_text("main")
     with _sweep(folder) as sweep:
