@@ -1,7 +1,9 @@
-"""``python -m validation.package_own RESULTS_FOLDER ... [--to FOLDER]``: package what was swept.
+"""``python -m validation.package_own RESULTS_FOLDER ... [--to FOLDER] [--begun]``: package what was
+swept.
 
-It packages the finished studies of every experiment in the folders and their trials that count,
-with ``source`` set, and replaces an experiment that is packaged already. Columns about the machine
+It packages the finished studies (with ``--begun`` also those that lack trials, to go on with) of
+every experiment in the folders and their trials that count, with ``source`` set, and replaces an
+experiment that is packaged already. Columns about the machine
 and its speed are left out. Measurements are packaged for studies that train past their target
 (``stop_at_target: false``), so that other targets and budgets can be computed; for other studies
 they would be a hundred times the rest, and are left out. The same folders make the same bytes.
@@ -53,8 +55,8 @@ _PATH = re.compile(r"(?:^|[\s'\"=:(\[])(?:/(?!/)[^\s/'\"]+/|~/|[A-Za-z]:\\)")
 """A path of a file system: an absolute one, or one of a home folder."""
 
 
-def tables(folders: Sequence[str | Path]) -> dict[str, dict[str, pa.Table]]:
-    """Experiment to its tables by name.
+def tables(folders: Sequence[str | Path], begun: bool = False) -> dict[str, dict[str, pa.Table]]:
+    """Experiment to its tables by name; with ``begun`` also of studies that are not finished.
 
     Raises:
         ResultsError: a folder that does not exist or holds no trial, an experiment that two folders
@@ -71,18 +73,18 @@ def tables(folders: Sequence[str | Path]) -> dict[str, dict[str, pa.Table]]:
                 raise ResultsError(
                     f"two folders have the experiment {name}", hint="name one of them"
                 )
-            made[experiment_name(name)] = _tables(opened, name)
+            made[experiment_name(name)] = _tables(opened, name, begun)
     return made
 
 
-def make(folders: Sequence[str | Path], folder: Path) -> int:
+def make(folders: Sequence[str | Path], folder: Path, begun: bool = False) -> int:
     """Write the experiments of ``folders`` under ``folder``; the number of their trials.
 
     Raises:
         ResultsError: as ``tables``, a folder that cannot be written, or trials that an experiment
             packaged before has too.
     """
-    made = tables(folders)
+    made = tables(folders, begun)
     location = Location(folder)
     _each_trial_once(made, folder)
     for experiment, by_name in made.items():
@@ -113,7 +115,7 @@ def _each_trial_once(made: dict[str, dict[str, pa.Table]], folder: Path) -> None
         owners |= dict.fromkeys(names, experiment)
 
 
-def _tables(opened: Results, experiment: str) -> dict[str, pa.Table]:
+def _tables(opened: Results, experiment: str, begun: bool) -> dict[str, pa.Table]:
     def of_experiment(rows: pa.Table) -> pa.Table:
         return rows.filter(pc.equal(rows["experiment"], experiment))
 
@@ -126,7 +128,8 @@ def _tables(opened: Results, experiment: str) -> dict[str, pa.Table]:
     studies = studies.filter(pa.array(current(studies.to_pandas())))
     present = pc.is_in(trials["search_id"], studies["search_id"].combine_chunks())
     trials = trials.filter(pc.or_(present, pc.is_null(trials["search_id"])))
-    studies = studies.filter(pc.is_in(studies["study"], _finished(studies, trials)))
+    if not begun:
+        studies = studies.filter(pc.is_in(studies["study"], _finished(studies, trials)))
     trials = trials.filter(pc.is_in(trials["study"], studies["study"].combine_chunks()))
     if not trials.num_rows:
         raise ResultsError(
@@ -238,7 +241,7 @@ def main(arguments: Sequence[str]) -> str:
     Raises:
         ResultsError: as ``make``, or no folder.
     """
-    given, to = list(arguments), PACKAGED["own"]
+    given, to = [text for text in arguments if text != "--begun"], PACKAGED["own"]
     if "--to" in given[:-1]:
         at = given.index("--to")
         to = Path(given[at + 1])
@@ -246,9 +249,9 @@ def main(arguments: Sequence[str]) -> str:
     if not given or any(text.startswith("--") for text in given):
         raise ResultsError(
             "no results folder is named" if not given else f"no option {given[-1]}",
-            hint="usage: python -m validation.package_own RESULTS_FOLDER ... [--to FOLDER]",
+            hint="usage: python -m validation.package_own FOLDER ... [--to FOLDER] [--begun]",
         )
-    return count(make(given, to), "trial")
+    return count(make(given, to, "--begun" in arguments), "trial")
 
 
 if __name__ == "__main__":

@@ -41,10 +41,10 @@ PARTS = (
     Part(
         name="validation, benchmarks, docs",
         folders=("validation", "benchmarks", "docs"),
-        ceiling=5_591,
+        ceiling=5_594,
         aim=4_200,
     ),
-    Part(name="tests", folders=("tests",), ceiling=57_750, aim=36_000),
+    Part(name="tests", folders=("tests",), ceiling=57_751, aim=36_000),
 )
 
 
