@@ -1,6 +1,8 @@
-"""What failed trials say of themselves, for people."""
+"""What failed trials say of themselves, for people, and the command that repeats a trial."""
 
 from __future__ import annotations
+
+import shlex
 
 import pandas as pd
 
@@ -34,3 +36,9 @@ def last_line(error: object) -> str:
     """The line of a recorded error that says what it is, without its traceback."""
     lines = [each.strip() for each in str(error).splitlines() if each.strip()]
     return line(lines[-1]) if isinstance(error, str) and lines else "no error is recorded"
+
+
+def repeat_command(trial: str, root: str) -> str:
+    """The shell command that trains a trial recorded in the folder or URI ``root`` again, in the
+    engine that trained it."""
+    return shlex.join(["batchscale", "trial", "--from", trial, "--results", root])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import chain
@@ -15,6 +14,7 @@ import pyarrow.compute as pc
 from analysis.figure_data import FigureData
 from analysis.report.panels import View
 from analysis.report.series import compact
+from results.failures import repeat_command
 
 MOST = 1_000
 """Best trials whose training curves a page holds; of more it holds none."""
@@ -30,7 +30,7 @@ def best_trials(data: FigureData, views: Iterable[View]) -> dict[str, dict[str, 
         names = [point.trial for curve in view.curves for point in curve.points if point.trial]
         metrics["" if view.target is None else view.target.metric] += names
     made: dict[str, dict[str, Any]] = {
-        name: {"command": f"batchscale trial --from {name} --results {shlex.quote(root)}"}
+        name: {"command": repeat_command(name, root)}
         for name, root in _folders(data, [*chain(*metrics.values())]).items()
     }
     for metric, names in metrics.items():

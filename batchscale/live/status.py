@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import pandas as pd
 
 from experiments.records.status import how_far
 from results.counts import count
+from results.failures import repeat_command
 from results.targets.target import Target
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ def progress(
     columns = packs.assign(
         metric=packs["study"].map(_metrics(studies)), silent=packs["silent"].gt(_SILENT)
     )
-    folder = shlex.quote(source)
     rows = _records(columns.loc[columns["study"].notna(), [*_PACK, "silent", "pack"]])
     for row in rows:
         row["last_word"] = int(renewed.get(row.pop("pack"), 0)) or None
@@ -68,7 +67,7 @@ def progress(
         "cells": _records(state.added_up("batch_size")[[*_CELL, "left"]]) if planned else [],
         "packs": rows,
         "failed_trials": [
-            {**each, "command": f"batchscale trial --from {each['trial']} --results {folder}"}
+            {**each, "command": repeat_command(each["trial"], source)}
             for each in _records(state.failed_trials[:_MOST_FAILED])
         ],
         "begun": studies["time"].min().isoformat(timespec="seconds") if planned else None,

@@ -10,6 +10,7 @@ from types import TracebackType
 
 from experiments.scheduling.messages import Cause, Failure
 from results.errors import line
+from results.failures import repeat_command
 from results.storage.masking import masked, without_variables
 from workloads.user_code.local_imports import PACKAGED, is_installed, is_packaged
 
@@ -59,16 +60,15 @@ def is_memory(error: BaseException) -> bool:
 
 
 def reproduce_command(trial: str, root: str, folder: str | None) -> str:
-    """The shell command that trains a recorded trial again, in the engine that trained it.
+    """``repeat_command`` where the trial may need files of the user that have just been run.
 
     Args:
-        root: the results folder or URI.
-        folder: where the names of the user's files start; ``None`` where the trial needs none.
+        folder: where their names start; ``None`` where the trial needs none.
     """
-    line = shlex.join(["batchscale", "trial", "--from", trial, "--results", root])
+    line = repeat_command(trial, root)
     if folder is None:
         return line
-    line += " --trust"  # they have just been run
+    line += " --trust"
     if Path(folder).resolve() == Path.cwd():
         return line
     return f"cd {shlex.quote(folder)} && {line}"
