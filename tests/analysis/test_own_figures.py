@@ -251,6 +251,26 @@ def test_the_power_of_rates_on_a_rule_is_that_of_the_rule(small: FigureData) -> 
     assert np.isnan(growth(replace(ruled, points=ruled.points[:2]), None)).all()
 
 
+def test_the_interval_of_the_power_covers_up_to_the_critical_batch_size(small: FigureData) -> None:
+    """Best rates that scatter by 30 %, in proportion to the batch size up to 16, then constant: up
+    to the critical batch size the power is 1, over all batch sizes it is less."""
+    (curve, fit), rng = small.pairs[0], np.random.default_rng(4)
+    assert fit is not None
+    fit = replace(fit, critical_batch_size=Interval(value=16.0))
+    sizes, held, of_all = 2 ** np.arange(9), 0, []
+    for _ in range(400):
+        rates = np.minimum(sizes, 16) * np.exp(rng.normal(0, 0.3, len(sizes)))
+        rated = replace(curve, points=tuple(
+            replace(curve.points[0], batch_size=int(size), rates=(float(rate),))
+            for size, rate in zip(sizes, rates, strict=True)
+        ))  # fmt: skip
+        _, low, high = growth(rated, fit)
+        held += low <= 1 <= high
+        of_all.append(growth(rated, None)[0])
+    assert 0.86 <= held / 400 <= 0.94
+    assert np.mean(of_all) < 0.8
+
+
 def test_exact_curves_collapse_on_the_line(plain_curve: Callable[..., Any]) -> None:
     sizes = [2.0**i for i in range(16)]
     knees = {"sgd": (50.0, 200.0), "adam": (9.0, 64.0)}
