@@ -200,6 +200,7 @@ class Page:
 
     def title(self, ax: Axes, text: str, **options: Any) -> None:
         """The title of a panel, on as many as three lines, without snake case."""
+        # Constrained layout leaves a panel a little less than it was asked for.
         fits, text = within(self.panel - 0.06, "small"), no_snake_case(text)
         text = text if fits(text) else text.replace(" · ", "\n", 1)
         lines = (fitted(line, fits, 3) for line in text.split("\n"))
