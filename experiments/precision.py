@@ -89,13 +89,10 @@ class Precision:
 
     @contextlib.contextmanager
     def products(self) -> Iterator[None]:
-        """Within, matrix products and convolutions of float32 on a GPU have their precision."""
-        if self.name != "tf32":
-            yield
-            return
+        """Within, products of float32 on a GPU are in TF32 if the precision is so named."""
         matmul: Any = torch.backends.cuda.matmul
         before = matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-        matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+        matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = self.name == "tf32"
         try:
             yield
         finally:
