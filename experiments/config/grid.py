@@ -297,6 +297,9 @@ def _technique(file: ExperimentFile, path: Path, value: Any) -> dict[str, Any]:
         raise file.error(path, message, "for example: technique: {clip: 1.0}; or none")
     kinds = (ExperimentError, WorkloadError)
     for name in described:
+        if name in techniques.OTHER_KEYS:
+            message = f"{name} is a key of the experiment, not a technique"
+            raise file.error((*path, name), message, "write it beside technique")
         with file.places.errors_at((*path, name), *kinds):
             techniques.load({name: described[name]}, file.base)
     with file.places.errors_at(path, *kinds):

@@ -20,7 +20,7 @@ __all__ = [
 
 SETTINGS = ("precision", "ghost_batch")
 """Keys of an experiment that are settings of its technique."""
-_OTHERS = (*SETTINGS, "ramp", "rule")
+OTHER_KEYS = (*SETTINGS, "ramp", "rule")
 """Keys of ``Study.technique`` that are not techniques of this folder."""
 
 
@@ -47,10 +47,10 @@ def load(described: Mapping[str, Any], base: str | None) -> Techniques:
         parts["precision"] = HalfWeights().with_arguments({"name": "bfloat16_weights"})
     by_label: dict[str, str] = {}
     for name, arguments in described.items():
-        if name in _OTHERS:
+        if name in OTHER_KEYS:
             continue
         parts[name] = make_technique(TECHNIQUES.get_class(name, base), name, arguments)
-        taken = {**dict.fromkeys(TECHNIQUES.packaged), **dict.fromkeys(_OTHERS), **by_label}
+        taken = {**dict.fromkeys(TECHNIQUES.packaged), **dict.fromkeys(OTHER_KEYS), **by_label}
         if name not in TECHNIQUES.packaged and label(name) in taken:
             raise ExperimentError(
                 f"technique {name} is called {label(name)}, which is another technique",
@@ -69,7 +69,7 @@ def data_files(described: Mapping[str, Any], base: str | None) -> dict[str, dict
     """
     files = {}
     for name, arguments in described.items():
-        if name in _OTHERS:
+        if name in OTHER_KEYS:
             continue
         kind = TECHNIQUES.get_class(name, base)
         if kind.data_files is Technique.data_files:

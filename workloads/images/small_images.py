@@ -23,7 +23,7 @@ PLACE = 6
 
 class _ResNet18(CIFAR):
     """The first convolution is 3×3 and nothing is pooled after it. Its batch norm is computed over
-    ghost batches: of 32 examples, unless ``technique: {ghost_batch: G}`` says otherwise."""
+    ghost batches: of 32 examples, unless the experiment's ``ghost_batch`` says otherwise."""
 
     model_name = "resnet18"
     version = "1"
