@@ -2,7 +2,8 @@
 time, whose activations the processor's cache holds.
 
 Both have been measured on one core (``benchmarks/images.py``). Models whose layers have more than
-``_CHANNELS`` channels gain from neither: the weights of a layer are then what has to be moved.
+``_CHANNELS`` channels gain from neither: the weights of a layer are then what has to be moved. On
+an H200 channels last made steps of ResNet-8 in bfloat16 1.14 times as fast.
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ from experiments.plan import Trial
 from experiments.training.study_context import StudyContext
 
 _CHANNELS = 256
-"""A step with channels last took 0.80 times as long for ResNet-8, 0.83 and 0.91 times for its
-double and fourfold width (256 channels), but 1.15 to 1.3 times for VGG-11, and 0.97 to 1.04 times
-for ResNet-18 (512 channels)."""
+"""A step with channels last took 0.80 times as long for ResNet-8, 0.91 times for its fourfold width
+(256 channels), 1.15 to 1.3 times for VGG-11, and 0.97 to 1.04 times for ResNet-18 (512)."""
 
 
 def narrow(model: nn.Module, device: torch.device) -> bool:
@@ -31,7 +31,8 @@ def narrow(model: nn.Module, device: torch.device) -> bool:
 def accepts_channels_last(context: StudyContext, model: nn.Module, trial: Trial) -> bool:
     """Whether ``model`` gains, and computes with its channels last: ``x.view`` of a flat image
     raises then. ``model`` takes a training step without an update, and is of no further use."""
-    if not narrow(model, context.device) or context.layout.model_ranks > 1:
+    tensor_cores = context.device.type == "cuda" and context.precision.name == "bfloat16"
+    if not (narrow(model, context.device) or tensor_cores) or context.layout.model_ranks > 1:
         return False
     workload, batch = context.workload_of(trial), context.small_batch()
     with contextlib.suppress(Exception), torch.random.fork_rng(), context.autocast():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -182,6 +183,8 @@ def test_wide_layers_other_devices_and_stacks_are_as_they_were(made) -> None:
     model = context.model(trials(of, 1)[0])
     few, many = (micro_batch.chunk_size(context, model, models) for models in (1, 2))
     assert few < many
+    gpu = replace(context, device=torch.device("cuda"))
+    assert 16 <= micro_batch.chunk_size(gpu, model, 2) / many < 17
 
 
 def test_the_size_does_not_depend_on_the_pack(made) -> None:
