@@ -49,14 +49,15 @@ def seconds(advance: Callable[[int], object], steps: int, settings: Settings) ->
 
 
 def steps_for(advance: Callable[[int], object], settings: Settings) -> int:
-    """Steps that take about two seconds, after those before recordings."""
+    """Steps that take about a second, after those before recordings."""
     if settings.small:
         return 2
-    advance(200)
-    began = time.perf_counter()
-    advance(50)
+    advance(20)
     settings.wait()
-    return max(20, int(100 / (time.perf_counter() - began)))
+    began = time.perf_counter()
+    advance(10)
+    settings.wait()
+    return max(5, int(10 / (time.perf_counter() - began)))
 
 
 def pack(

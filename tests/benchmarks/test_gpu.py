@@ -49,30 +49,18 @@ def test_the_groups_of_images_run_in_small(tmp_path: Path) -> None:
     for name in names:
         assert measured[name]["rows"].keys() <= gpu.GROUPS[name].wanted.keys()
         assert not any("not measured" in value for value in measured[name]["rows"].values())
-    assert "1 trials in" in str(measured["sweep"])
-    assert ", complete" in str(measured["sweep"])
+    assert "4 trials in" in str(measured["sweep"])
+    assert "to batch 128" in str(measured["sweep"])
 
 
 def test_absent_data_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workloads.download.reachable", lambda _: False)
     monkeypatch.setenv("BATCHSCALE_DATA", str(tmp_path))
     out = ["--device", "cpu", "--small", "--out", str(tmp_path / "out")]
-    gpu.main(["resnet8", "--data", str(tmp_path), *out])
+    gpu.main(["resnet8", *out])
     rows = json.loads((tmp_path / "out" / "gpu.json").read_text())["resnet8"]["rows"]
     assert set(rows) == set(gpu.GROUPS["resnet8"].wanted)
     assert all(value.startswith("not measured: data set cifar10") for value in rows.values())
-
-
-def test_a_packed_data_root_is_unpacked(tmp_path: Path) -> None:
-    packed = tmp_path / "packed"
-    packed.mkdir()
-    (packed / "unpack").write_text(
-        "import pathlib, sys\nroot = pathlib.Path(sys.argv[1])\n"
-        "root.mkdir()\n(root / 'named').write_text(sys.argv[2])\n"
-    )
-    root = gpu._unpacked(packed, tmp_path)
-    assert (root / "named").read_text() == "cifar10"
-    assert gpu._unpacked(root, tmp_path) == root
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="of machines without a GPU")
