@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from analysis import Curve, figures
 from analysis.curves.limits import Limit
 from analysis.figure_data import FigureData, Query
 from analysis.figures.drawing.page import Page
+from analysis.figures.paper.lines import published_lines
 from analysis.figures.paper.panel_figure import draw_panels
 from analysis.figures.paper.panels import Dot, Line, Panel, PanelFigure, normalized
 from results.errors import ResultsError
@@ -333,3 +335,16 @@ def test_many_panels_make_rows_and_columns_that_fit(plain_curve: Callable[..., C
     frame = figures.numbers("shallue-fig1", two)
     assert frame.groupby("panel")["value"].apply(list).tolist() == [[64, 32, 17]] * 2
     assert pd.isna(frame["source"]).all()
+
+
+def test_where_no_published_curve_has_momentum_nesterovs_stands_for_it() -> None:
+    published = FigureData(Query(sources=["published"], where="workload = 'cifar10-resnet8'"))
+    (theirs, _) = curves = published.curves
+    assert theirs.group["optimizer"] == "nesterov"
+    ours = replace(theirs, group={**theirs.group, "source": None, "optimizer": "momentum"})
+    (line,) = published_lines([("ours", ours)], curves)
+    assert line.label == "Shallue et al. 2019, nesterov"
+    assert line.beside == "ours"
+    exact = replace(theirs, group={**theirs.group, "optimizer": "momentum"})
+    (line,) = published_lines([("ours", ours)], [*curves, exact])
+    assert line.label == "Shallue et al. 2019"

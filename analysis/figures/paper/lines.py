@@ -57,10 +57,8 @@ def panel_of(
     """A panel of the lines of these curves, with their target as its note where they share one."""
     targets = {str(curve.target) for curve in curves if curve.target is not None}
     note = targets.pop() if len(targets) == 1 else ""
-    unit = units(curve.example_unit for curve in curves)
-    return Panel(
-        title=title, lines=tuple(lines), measure=measure, unit=unit, **{"note": note, **options}
-    )
+    known = {"unit": units(curve.example_unit for curve in curves), "note": note, **options}
+    return Panel(title=title, lines=tuple(lines), measure=measure, **known)
 
 
 def is_published(curve: Curve) -> bool:
@@ -72,21 +70,23 @@ def published_lines(
     curves: Sequence[tuple[str, Curve]], published: Sequence[Curve], *, goals: bool = False
 ) -> Iterator[Line]:
     """Of the ``published`` those of a data set, model and optimizer that one of ``curves`` (with
-    their labels) is of, each once; with its target where that differs, or with ``goals``."""
+    their labels) is of, each once; with its target where that differs, or with ``goals``. Where
+    there is none, Nesterov's momentum stands for momentum."""
     labels = {_subject(curve): label for label, curve in curves if _subject(curve)}
     matching = [other for other in published if _subject(other) in labels]
+    if named := not matching:
+        labels |= {(*s[:2], "nesterov"): x for s, x in labels.items() if s[2] == "momentum"}
+        matching = [other for other in published if _subject(other) in labels]
     targets = {str(curve.target) for _, curve in curves}
-    optimizers = {str(other.group.get("optimizer")) for other in matching}
+    named |= len({_subject(other)[2] for other in matching}) > 1
     for other in matching:
         source = str(other.group.get("source"))
         author = CITATIONS.get(source, source) if is_published(other) else "own"
-        parts = [author]
-        if len(optimizers) > 1:
-            parts.append(str(other.group.get("optimizer")))
+        parts = [author, *([_subject(other)[2]] if named else [])]
         if other.target is not None and (goals or targets != {str(other.target)}):
             parts.append(goal(other))
-        label = labels[_subject(other)]
-        yield line_of(other, None, ", ".join(parts), source=author, beside=label)
+        beside = labels[_subject(other)]
+        yield line_of(other, None, ", ".join(parts), source=author, beside=beside)
 
 
 def goal(curve: Curve) -> str:
