@@ -1,18 +1,19 @@
-"""``python -m validation.package_own RESULTS_FOLDER ... [--to FOLDER] [--begun]``: package what was
+"""``python -m validation.package_own RESULTS_FOLDER ... [--to FOLDER]``: package what was
 swept.
 
-It packages the finished studies (with ``--begun`` also those that lack trials, to go on with) of
-every experiment in the folders and their trials that count, with ``source`` set, and replaces an
-experiment that is packaged already. Columns about the machine
-and its speed are left out. Measurements are packaged for studies that train past their target
-(``stop_at_target: false``), so that other targets and budgets can be computed; for other studies
-they would be a hundred times the rest, and are left out. The same folders make the same bytes.
+It packages the finished studies of every experiment in the folders and their trials that count,
+with ``source`` set, and replaces an experiment that is packaged already. Columns about the machine
+and its speed are left out. Measurements are packaged for studies that have several targets or train
+past theirs (``stop_at_target: false``), so that these, others and budgets can be computed; for
+other studies they would be a hundred times the rest, and are left out. The same folders make the
+same bytes.
 """
 
 from __future__ import annotations
 
 import getpass
 import hashlib
+import json
 import re
 import socket
 import sys
@@ -55,8 +56,8 @@ _PATH = re.compile(r"(?:^|[\s'\"=:(\[])(?:/(?!/)[^\s/'\"]+/|~/|[A-Za-z]:\\)")
 """A path of a file system: an absolute one, or one of a home folder."""
 
 
-def tables(folders: Sequence[str | Path], begun: bool = False) -> dict[str, dict[str, pa.Table]]:
-    """Experiment to its tables by name; with ``begun`` also of studies that are not finished.
+def tables(folders: Sequence[str | Path]) -> dict[str, dict[str, pa.Table]]:
+    """Experiment to its tables by name.
 
     Raises:
         ResultsError: a folder that does not exist or holds no trial, an experiment that two folders
@@ -73,18 +74,18 @@ def tables(folders: Sequence[str | Path], begun: bool = False) -> dict[str, dict
                 raise ResultsError(
                     f"two folders have the experiment {name}", hint="name one of them"
                 )
-            made[experiment_name(name)] = _tables(opened, name, begun)
+            made[experiment_name(name)] = _tables(opened, name)
     return made
 
 
-def make(folders: Sequence[str | Path], folder: Path, begun: bool = False) -> int:
+def make(folders: Sequence[str | Path], folder: Path) -> int:
     """Write the experiments of ``folders`` under ``folder``; the number of their trials.
 
     Raises:
         ResultsError: as ``tables``, a folder that cannot be written, or trials that an experiment
             packaged before has too.
     """
-    made = tables(folders, begun)
+    made = tables(folders)
     location = Location(folder)
     _each_trial_once(made, folder)
     for experiment, by_name in made.items():
@@ -115,7 +116,7 @@ def _each_trial_once(made: dict[str, dict[str, pa.Table]], folder: Path) -> None
         owners |= dict.fromkeys(names, experiment)
 
 
-def _tables(opened: Results, experiment: str, begun: bool) -> dict[str, pa.Table]:
+def _tables(opened: Results, experiment: str) -> dict[str, pa.Table]:
     def of_experiment(rows: pa.Table) -> pa.Table:
         return rows.filter(pc.equal(rows["experiment"], experiment))
 
@@ -128,8 +129,7 @@ def _tables(opened: Results, experiment: str, begun: bool) -> dict[str, pa.Table
     studies = studies.filter(pa.array(current(studies.to_pandas())))
     present = pc.is_in(trials["search_id"], studies["search_id"].combine_chunks())
     trials = trials.filter(pc.or_(present, pc.is_null(trials["search_id"])))
-    if not begun:
-        studies = studies.filter(pc.is_in(studies["study"], _finished(studies, trials)))
+    studies = studies.filter(pc.is_in(studies["study"], _finished(studies, trials)))
     trials = trials.filter(pc.is_in(trials["study"], studies["study"].combine_chunks()))
     if not trials.num_rows:
         raise ResultsError(
@@ -143,7 +143,7 @@ def _tables(opened: Results, experiment: str, begun: bool) -> dict[str, pa.Table
     keys = ("place", "role", "search_seed", "enlargement", "index", "trial")
     trials = trials.append_column("place", place).sort_by([(key, "ascending") for key in keys])
     kept = {"studies": _plain("studies", studies), "trials": _plain("trials", trials)}
-    measured = _measurements(opened, trials)
+    measured = _measurements(opened, trials, studies)
     if measured is not None:
         kept["measurements"] = measured
     for name, rows in kept.items():
@@ -151,9 +151,11 @@ def _tables(opened: Results, experiment: str, begun: bool) -> dict[str, pa.Table
     return {**kept, "sources": _source(experiment, kept["trials"], measured is not None)}
 
 
-def _measurements(opened: Results, trials: pa.Table) -> pa.Table | None:
-    """Of the trials that were trained past their target, by trial and step; None if none was."""
-    beyond = trials.filter(pc.equal(trials["stop_at_target"], False))
+def _measurements(opened: Results, trials: pa.Table, studies: pa.Table) -> pa.Table | None:
+    """Of the trials that were trained past a target, by trial and step; None if none was."""
+    several = [r["study"] for r in studies.to_pylist() if len(json.loads(r["targets"] or "[]")) > 1]
+    past = pc.is_in(trials["study"], pa.array(several, pa.string()))
+    beyond = trials.filter(pc.or_(past, pc.invert(trials["stop_at_target"])))
     if not beyond.num_rows:
         return None
     part = opened.with_trials(beyond.select(opened.trial_rows.column_names))
@@ -241,7 +243,7 @@ def main(arguments: Sequence[str]) -> str:
     Raises:
         ResultsError: as ``make``, or no folder.
     """
-    given, to = [text for text in arguments if text != "--begun"], PACKAGED["own"]
+    given, to = [*arguments], PACKAGED["own"]
     if "--to" in given[:-1]:
         at = given.index("--to")
         to = Path(given[at + 1])
@@ -249,9 +251,9 @@ def main(arguments: Sequence[str]) -> str:
     if not given or any(text.startswith("--") for text in given):
         raise ResultsError(
             "no results folder is named" if not given else f"no option {given[-1]}",
-            hint="usage: python -m validation.package_own FOLDER ... [--to FOLDER] [--begun]",
+            hint="usage: python -m validation.package_own FOLDER ... [--to FOLDER]",
         )
-    return count(make(given, to, "--begun" in arguments), "trial")
+    return count(make(given, to), "trial")
 
 
 if __name__ == "__main__":

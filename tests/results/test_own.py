@@ -24,6 +24,7 @@ from results.storage.location import PACKAGED
 from results.store import Store
 from tests.results import synthetic
 from validation.package_own import LEFT_OUT, SOURCE, main, make, tables
+from workloads.data import present
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,6 +33,8 @@ LIBRARY = [
     "lm-tiny",
 ]
 """Packaged experiments, besides the demo, whose files are in the library."""
+BEGUN = "cifar10-resnet8-momentum"
+"""One of them whose largest batch sizes are not trained yet."""
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -259,7 +262,7 @@ RECIPES = ROOT / "results" / "own" / "experiments"
 
 def test_the_file_of_every_packaged_experiment_is_there(own: results.Results) -> None:
     files = {path.stem for path in RECIPES.glob("*.yaml")}
-    assert set(own.studies["experiment"]) == {*files, "digits", *LIBRARY}
+    assert set(own.studies["experiment"]) == {*files, "digits", BEGUN, *LIBRARY}
     assert {"digits", *LIBRARY} <= set(sources.names())
 
 
@@ -269,6 +272,12 @@ def test_the_packaged_studies_are_those_of_the_experiment(own: results.Results, 
     studies = own.studies[own.studies["experiment"] == name]
     planned = {study_id(as_trained(plan.identity)) for plan in load(name).studies()}
     assert set(studies["study"]) == planned
+
+
+@pytest.mark.skipif(not present("cifar10"), reason="needs CIFAR-10 in BATCHSCALE_DATA")
+def test_a_sweep_into_a_copy_goes_on_with_what_was_begun(own: results.Results) -> None:
+    studies = own.studies[own.studies["experiment"] == BEGUN]
+    assert set(studies["study"]) < {study_id(plan.identity) for plan in load(BEGUN).studies()}
 
 
 def test_a_language_models_claim_can_be_recomputed(own: results.Results) -> None:
