@@ -30,6 +30,7 @@ from analysis.figures.drawing.style import (
     number,
 )
 from analysis.figures.drawing.text_fit import no_snake_case
+from analysis.formatting import units
 from results.counts import count
 from results.errors import ResultsError
 from results.targets.target import Target
@@ -46,17 +47,20 @@ class _Panel:
     evaluations: pd.DataFrame
     """A row an evaluation of every trial: its step, value and standard error, which is NaN where a
     whole split was evaluated; the trial, what it became, and whether it is the best."""
+    scale: float
+    """What is drawn of a step: 1, or the batch size."""
 
 
-def draw(data: FigureData, *, page: Page) -> Axes:
-    """A panel a batch size: the metric of every trial that ran against steps.
+def draw(data: FigureData, *, page: Page, against: str = "steps") -> Axes:
+    """A panel a batch size: the metric of every trial that ran against steps or, ``against``
+    ``data``, the examples or tokens (``--unit``) that it had seen.
 
     The best trial (X(1) of the N) is dark, from its last miss to its first hit the bracket, the
     level line the target. A trial that diverged ends in a cross. Where evaluations ended after a
     part of their split the values are its means, in a band of one standard error. Of more batch
     sizes than a figure holds those are shown that divide them evenly, the ends among them.
     """
-    panels = _panels(data)
+    panels = _panels(data, against)
     names = labels([panel.curve.group for panel in panels])
     # One pair of axes is for one batch size, also of those that are not shown.
     curves = {id(panel.curve): panel.curve for panel in panels}.values()
@@ -71,15 +75,16 @@ def draw(data: FigureData, *, page: Page) -> Axes:
         page.title(
             ax, f"{name}, B = {size}" if len(curves) > 1 else f"batch size {size}", color=ink()
         )
-    page.name_axes(axes, "steps", no_snake_case(panels[0].target.metric))
+    across = "steps" if against == "steps" else units(p.curve.example_unit for p in panels)
+    page.name_axes(axes, across, no_snake_case(panels[0].target.metric))
     page.legend(axes, _handles(panels))
     return axes[0]
 
 
-def numbers(data: FigureData) -> pd.DataFrame:
+def numbers(data: FigureData, *, against: str = "steps") -> pd.DataFrame:
     """A row an evaluation of every trial in the figure; the standard errors of means over a part of
     a split, if there are any."""
-    panels = _panels(data)
+    panels = _panels(data, against)
     rows = pd.concat(
         [
             panel.evaluations.assign(curve=panel.curve.label, batch_size=panel.point.batch_size)
@@ -118,10 +123,14 @@ def _chosen(data: FigureData) -> list[tuple[Curve, Point]]:
     return [(curve, point) for curve in curves for point in _spread(curve, MOST // len(curves))]
 
 
-def _panels(data: FigureData) -> list[_Panel]:
+def _panels(data: FigureData, against: str) -> list[_Panel]:
     """The batch sizes with their evaluations, which are read once: by step, without values that are
     not finite."""
     chosen = _chosen(data)
+    if against not in ("steps", "data"):
+        raise ResultsError(f"against cannot be {against!r}", hint="choose steps or data")
+    if against == "data" and any("ramp" in str(c.group.get("technique")) for c, _ in chosen):
+        raise ResultsError("the batch size of these curves grows", hint="against=steps")
     target = chosen[0][0].target
     assert target is not None
     trials = [str(t.trial) for _, point in chosen for t in point.trial_outcomes if t.trial]
@@ -137,7 +146,9 @@ def _panels(data: FigureData) -> list[_Panel]:
         rows = read[read["trial"].isin(became)]
         rows = rows.assign(became=rows["trial"].map(became), best=rows["trial"] == point.trial)
         if len(rows) and curve.target is not None:
-            panels.append(_Panel(curve=curve, target=curve.target, point=point, evaluations=rows))
+            scale = 1.0 if against == "steps" else point.batch_size
+            panels.append(_Panel(curve=curve, target=curve.target, point=point, evaluations=rows,
+                                 scale=scale))  # fmt: skip
     if not panels:
         raise ResultsError(
             "no training curves to draw: there are no measurements beside these trials",
@@ -170,7 +181,7 @@ def _limits(panels: Sequence[_Panel]) -> tuple[tuple[float, float], tuple[float,
     values = np.append((finite if len(finite) else every)["value"],
                        [panel.target.value for panel in panels])  # fmt: skip
     low, high = float(values.min()), float(np.quantile(values, 0.995))
-    steps = every["step"]
+    steps = pd.concat([panel.evaluations["step"] * panel.scale for panel in panels])
     ends = max(float(steps[steps > 0].min()), 1.0) / 1.15, float(steps.max()) * 1.15
     if low > 0 and high / low > 5:
         return ends, (low / 1.2, high * 1.3)
@@ -190,7 +201,8 @@ def _draw_panel(
     for name in reversed(CLASSES):
         trials = panel.evaluations[panel.evaluations["became"] == name]
         for _, each in trials.groupby("trial"):
-            step, value, error = each["step"], each["value"], each["standard_error"]
+            step = each["step"] * panel.scale
+            value, error = each["value"], each["standard_error"]
             is_best = each["best"].any()
             if np.isfinite(error).any():  # one standard error of means over a part of a split
                 half = error.replace(np.inf, 0).fillna(0)
@@ -206,8 +218,8 @@ def _draw_panel(
     ax.axhline(panel.target.value, color=ink(), linewidth=0.8, linestyle=DASHES, zorder=3)
     best = panel.evaluations[panel.evaluations["best"]].set_index("step")["value"]
     if len(best):
-        ax.plot(best.index, best, color=ink(), zorder=5)
-        _draw_bracket(ax, point, best)
+        ax.plot(best.index * panel.scale, best, color=ink(), zorder=5)
+        _draw_bracket(ax, panel, best)
     elif point.censored:
         ax.text(0.97, 0.94, "target not reached", transform=ax.transAxes, ha="right", va="top",
                 fontsize="small")  # fmt: skip
@@ -217,16 +229,17 @@ def _bracket_colour() -> Any:
     return tint(visible(ORANGE), 0.35)
 
 
-def _draw_bracket(ax: Axes, point: Point, best: pd.Series) -> None:
+def _draw_bracket(ax: Axes, panel: _Panel, best: pd.Series) -> None:
     """The last miss (hollow) and the first hit, and the steps between."""
-    first_hit = point.minimum
+    first_hit, scale = panel.point.minimum, panel.scale
     if first_hit is None:
         return
-    last_miss = point.last_miss or 0.0
-    ax.axvspan(max(last_miss, 0.5), first_hit, color=_bracket_colour(), linewidth=0, zorder=1)
+    last_miss = panel.point.last_miss or 0.0
+    ax.axvspan(max(last_miss, 0.5) * scale, first_hit * scale, color=_bracket_colour(),
+               linewidth=0, zorder=1)  # fmt: skip
     for step, face in ((last_miss, ground()), (first_hit, ink())):
         if step in best.index:
-            ax.plot([step], [best[step]], marker="o", markersize=3.4, color=ink(),
+            ax.plot([step * scale], [best[step]], marker="o", markersize=3.4, color=ink(),
                     markerfacecolor=face, markeredgewidth=0.8, zorder=6)  # fmt: skip
 
 

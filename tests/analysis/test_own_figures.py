@@ -190,6 +190,21 @@ def test_of_many_batch_sizes_those_that_divide_them_evenly(
     assert "--where" in str(caught.value.hint)
 
 
+def test_training_curves_are_drawn_against_examples(small: FigureData) -> None:
+    drawn = [
+        figures.draw("training", small, options={"against": each}) for each in ("steps", "data")
+    ]
+    panels = [ax.get_figure(root=True).axes for ax in drawn]  # type: ignore[union-attr]
+    sizes = [p.batch_size for curve in small.curves for p in curve.points]
+    for size, by_step, by_example in zip(sizes, *panels, strict=True):
+        for step, example in zip(by_step.lines, by_example.lines, strict=True):
+            if len(step.get_xdata()) > 2:  # not the target
+                assert np.allclose(np.asarray(step.get_xdata()) * size, example.get_xdata())
+    assert "examples" in texts(drawn[1])
+    with pytest.raises(ResultsError, match="against cannot be 'epochs'"):
+        figures.draw("training", small, options={"against": "epochs"})
+
+
 def test_training_curves_need_measurements(packaged: FigureData, small: FigureData) -> None:
     from matplotlib import pyplot as plt
 
