@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from results.counts import count
 from results.errors import line
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _MOST = 3
 """Most errors that are named."""
@@ -19,8 +21,7 @@ def failures(trials: pd.DataFrame) -> list[str]:
     failed = trials[trials["stop_reason"].eq("error")]
     if failed.empty:
         return []
-    texts = failed["error"] if "error" in failed else pd.Series(None, failed.index, dtype=object)
-    lines = texts.map(last_line)
+    lines = failed.reindex(columns=["error"])["error"].map(last_line)
     sentences = []
     for text in lines.value_counts().index[:_MOST]:
         sizes = sorted({int(size) for size in failed.loc[lines.eq(text), "batch_size"].dropna()})
@@ -39,6 +40,5 @@ def last_line(error: object) -> str:
 
 
 def repeat_command(trial: str, root: str) -> str:
-    """The shell command that trains a trial recorded in the folder or URI ``root`` again, in the
-    engine that trained it."""
+    """The shell command that trains a trial of the folder or URI ``root`` again, as it was."""
     return shlex.join(["batchscale", "trial", "--from", trial, "--results", root])
