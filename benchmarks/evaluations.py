@@ -28,14 +28,14 @@ class Reaching(Model):
 
 TEXT: dict[str, Any] = {
     "workload": "lm-transformer", "batch_size": 4, "optimizer": "adamw",
-    "target": "validation_cross_entropy < 2.4", "learning_rate": 3e-3, "budget_steps": 1000,
+    "target": "validation_cross_entropy < 2.4", "learning_rate": 3e-3, "budget_steps": 2000,
 }  # fmt: skip
 LANGUAGE = {"text": "stdlib", "context": 64}
 IMAGES: dict[str, Any] = {"optimizer": "momentum", "wanted": "≤ 15 %"}
 RESNET = {**IMAGES, "workload": "cifar10-resnet8", "target": "validation_error < 0.4"}
 CASES = (
     Reaching(**RESNET, batch_size=64, learning_rate=0.02, budget_steps=6000),
-    Reaching(**RESNET, batch_size=1024, learning_rate=0.1, budget_steps=1000),
+    Reaching(**RESNET, batch_size=1024, learning_rate=0.05, budget_steps=1500),
     Reaching(
         **IMAGES, workload="mnist-simple-cnn", batch_size=64, target="validation_error < 0.015",
         learning_rate=0.01, budget_steps=3000,
@@ -72,7 +72,7 @@ def row(case: Reaching) -> Row:
         what + (f", {tokens:,} tokens" if tokens else "") + ": evaluations' share",
         f"{share(early):.0%}, with full ones {share(full):.0%}; {whole} of "
         f"{len(evaluations)} read the whole split; "
-        + (f"both reach it at step {early.steps_to_target:,}" if same else "DIFFERENT STEPS"),
+        + (f"both reach it at step {early.steps_to_target}" if same else "DIFFERENT STEPS"),
         case.wanted,
     )
 
