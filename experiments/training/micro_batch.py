@@ -14,10 +14,9 @@ from experiments.training.study_context import StudyContext
 from workloads import Batch, Workload
 from workloads.ghost import has_batch_norm
 
-_CHUNK_BYTES = {"cpu": 2**29, "cuda": 2**33}
-"""Most bytes of activations of one forward pass, when the study names no micro-batch. On an H200,
-16 ResNet-8 at batch size 1,024 trained 1.4 and 1.5 times as fast with 2^32 and 2^35 bytes as with
-2^29, and were evaluated 3.5 and 4.0 times as fast."""
+_CHUNK_BYTES = {"cpu": 2**29, "cuda": 2**32}
+"""Most bytes of activations of one forward pass, when the study names no micro-batch. On an H200 16
+ResNet-8 trained 1.4 and were evaluated 3.5 times as fast with 2^32 as with 2^29 bytes."""
 _CACHED_BYTES = 20 * 2**20
 """The same for convolutions on a CPU: from 10 to 40 MiB make no difference beyond 5 per cent for
 cifar10-resnet8 (``benchmarks/images.py``). Other models and stacks gain less from any size."""
