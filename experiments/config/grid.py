@@ -299,7 +299,8 @@ def _technique(file: ExperimentFile, path: Path, value: Any) -> dict[str, Any]:
     for name in described:
         if name in techniques.OTHER_KEYS:
             message = f"{name} is a key of the experiment, not a technique"
-            raise file.error((*path, name), message, "write it beside technique")
+            where = "under grid.batch_size" if name == "ramp" else "beside technique"
+            raise file.error((*path, name), message, f"write it {where}")
         with file.places.errors_at((*path, name), *kinds):
             techniques.load({name: described[name]}, file.base)
     with file.places.errors_at(path, *kinds):
