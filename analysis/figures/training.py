@@ -129,7 +129,7 @@ def _panels(data: FigureData, against: str) -> list[_Panel]:
     chosen = _chosen(data)
     if against not in ("steps", "data"):
         raise ResultsError(f"against cannot be {against!r}", hint="choose steps or data")
-    if against == "data" and any("ramp" in str(c.group.get("technique")) for c, _ in chosen):
+    if against == "data" and any('"ramp"' in str(c.group.get("technique")) for c, _ in chosen):
         raise ResultsError("the batch size of these curves grows", hint="against=steps")
     target = chosen[0][0].target
     assert target is not None

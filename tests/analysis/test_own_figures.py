@@ -3,6 +3,7 @@ numbers."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -190,7 +191,9 @@ def test_of_many_batch_sizes_those_that_divide_them_evenly(
     assert "--where" in str(caught.value.hint)
 
 
-def test_training_curves_are_drawn_against_examples(small: FigureData) -> None:
+def test_training_curves_are_drawn_against_examples(
+    small: FigureData, monkeypatch: pytest.MonkeyPatch
+) -> None:
     drawn = [
         figures.draw("training", small, options={"against": each}) for each in ("steps", "data")
     ]
@@ -203,6 +206,11 @@ def test_training_curves_are_drawn_against_examples(small: FigureData) -> None:
     assert "examples" in texts(drawn[1])
     with pytest.raises(ResultsError, match="against cannot be 'epochs'"):
         figures.draw("training", small, options={"against": "epochs"})
+    (curve, *_), ramp = small.curves, json.dumps({"ramp": "x2 at 0.5"})
+    grown = replace(curve, group={**curve.group, "technique": ramp})
+    monkeypatch.setattr(type(small), "curves", property(lambda _: [grown]))
+    with pytest.raises(ResultsError, match="the batch size of these curves grows"):
+        figures.numbers("training", small, options={"against": "data"})
 
 
 def test_training_curves_need_measurements(packaged: FigureData, small: FigureData) -> None:
