@@ -87,6 +87,7 @@ def make(folders: Sequence[str | Path], folder: Path) -> int:
     """
     made = tables(folders)
     location = Location(folder)
+    location.require(writing=True)
     _each_trial_once(made, folder)
     for experiment, by_name in made.items():
         for name in SCHEMAS:

@@ -63,7 +63,7 @@ class FolderFiles:
         self.location.make(FOLDER)
         path = self.location.full(LOCK)
         waiting = Waiting(self.location.display(LOCK), longest=0.05)
-        with writing(path):
+        with self.location.writing(LOCK):
             handle = retried(lambda: os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666))
         try:
             # A file system without locks: exclusive creation alone divides the packs there.
@@ -91,7 +91,7 @@ class FolderFiles:
         # has hard links: who reads it before it is written has no lock, and reads it again.
         replacing = os.path.lexists(path)
         made = f"{path}.{uuid.uuid4().hex}.tmp" if replacing else path
-        with writing(path):
+        with self.location.writing(name):
             try:
                 handle = os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
             except FileExistsError:
@@ -151,7 +151,8 @@ class FolderFile:
     def remove(self) -> None:
         """Delete it, if it is still held, under the lock. Nothing more is done with it."""
         if self.held():
-            os.unlink(self._path)
+            with suppress(FileNotFoundError):
+                os.unlink(self._path)
         os.close(self._handle)
 
 

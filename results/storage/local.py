@@ -54,8 +54,8 @@ class LocalFiles:
         return None
 
     def write(self, name: str, data: bytes | pa.Buffer) -> None:
-        """Write a whole file, in place of one of that name."""
-        retried(lambda: write_file(self._at(name), data))
+        """Write a whole file, in place of one of that name, and its folders below this one."""
+        retried(lambda: write_file(self._at(name), data, self.path))
 
     def create(self, name: str, data: bytes) -> None:
         """Write a file unless there is one of that name."""

@@ -202,7 +202,7 @@ class Location:
         self.check()
         if self.local:
             with self.writing(folder):
-                make_folder(self.full(folder))
+                make_folder(self.full(folder), None if self.dataset is None else self.path)
 
     def files(self, folder: str, suffix: str = "", *, hidden: bool = False) -> list[File]:
         """The files under a folder, at any depth, by name. A missing folder has none.
@@ -272,10 +272,17 @@ class Location:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[None]:
-        """Turn the error of a file that cannot be written into one line."""
+        """Turn the error of a file that cannot be written into one line.
+
+        Raises:
+            ResultsError: a full or read-only disk, or no permission.
+            DatasetLostError: the dataset is not there any more.
+        """
         try:
             yield
         except ERRORS as error:
+            if isinstance(error, FileNotFoundError):
+                self.check()
             path = self.full(name) if self.local else self.display(name)
             raise unwritable(path, self._line(error), error) from self._cause(error)
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
+from contextlib import suppress
 
 import pyarrow as pa
 
 TEMPORARY = ".tmp"
 
 
-def write_file(path: str, data: bytes | pa.Buffer) -> None:
+def write_file(path: str, data: bytes | pa.Buffer, root: str | None = None) -> None:
     """Write a local file so that it appears whole, and stays after a power cut.
+
+    Args:
+        root: a folder above it, which is not made if it is missing.
 
     Raises:
         OSError: the disk is full, read-only, or forbidden; the temporary file is removed.
+        FileNotFoundError: there is no ``root``.
     """
     folder, name = os.path.split(path)
-    make_folder(folder)
+    make_folder(folder, root)
     temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex[:8]}{TEMPORARY}")
     try:
         with open(temporary, "xb") as stream:
@@ -52,13 +58,20 @@ def create_file(path: str, data: bytes) -> None:
         os.close(handle)
 
 
-def make_folder(folder: str) -> None:
-    """Create a local folder, and those above it, and bring them to the disk."""
+def make_folder(folder: str, root: str | None = None) -> None:
+    """Create a local folder and those between it and ``root``, and bring them to the disk.
+
+    Raises:
+        FileNotFoundError: there is no ``root``.
+    """
     if os.path.isdir(folder):
         return
+    if folder == root:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
     parent = os.path.dirname(folder)
-    make_folder(parent)
-    os.makedirs(folder, exist_ok=True)
+    make_folder(parent, root)
+    with suppress(FileExistsError):
+        os.mkdir(folder)
     _sync(parent)
 
 

@@ -94,7 +94,7 @@ TRAINERS: dict[str, Callable[..., Any]] = {
 }
 
 
-def break_storage(fault: str, root: str) -> None:
+def break_storage(fault: str, below: str) -> None:
     """From the tenth file that this process writes on, writing fails: for ten seconds, or for good.
     Or the clock of the machine jumps by a day at each writing, to and fro."""
     numbers = {
@@ -104,13 +104,13 @@ def break_storage(fault: str, root: str) -> None:
     }
     real, real_time, written, since = local.write_file, time.time, [0], [0.0]
 
-    def write(path: str, data: Any) -> None:
+    def write(path: str, data: Any, root: str | None = None) -> None:
         written[0] += 1
-        if fault in numbers and path.startswith(root) and written[0] > 10:
+        if fault in numbers and path.startswith(below) and written[0] > 10:
             since[0] = since[0] or time.monotonic()
             if fault != "storage-passing" or time.monotonic() - since[0] < 10:
                 raise OSError(numbers[fault], os.strerror(numbers[fault]), path)
-        real(path, data)
+        real(path, data, root)
 
     def jumping() -> float:
         return real_time() + (86_400 if written[0] % 2 else -86_400)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from experiments.execution.sweep import sweep
 from experiments.execution.worker import Pace
 from results.errors import DatasetLostError, ResultsError
 from results.run_state import mark
+from results.run_state.claims import Claims
+from results.storage import local, location, whole_file
 from results.storage.location import Location
 from results.storage.objects import ObjectStore
 from results.store import Store
@@ -96,6 +99,7 @@ def test_the_sweep_stops_and_keeps_what_it_holds(
 
     shutil.rmtree(root, ignore_errors=True)
     moved.rename(root)
+    shutil.rmtree(root / "claims")  # free once their process has ended, but this one lives on
     shutil.copytree(spool, root, dirs_exist_ok=True)
     kept = len(dataset.open(root).trials)
     assert kept > before
@@ -147,6 +151,41 @@ def test_nothing_is_written_or_read_in_its_place(tmp_path: Path) -> None:
             use()
     assert not root.exists()
     assert Store(root).location.dataset != store.location.dataset  # a new one, of a new run
+
+
+@pytest.mark.parametrize(
+    ("module", "function", "first"),
+    [
+        (local, "write_file", True),
+        (whole_file, "make_folder", True),
+        (whole_file, "make_folder", False),
+        (location, "make_folder", True),
+        (location, "make_folder", False),
+    ],
+)
+def test_that_it_goes_in_the_middle_of_a_write_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, function: str, first: bool
+) -> None:
+    """After the mark was read, and before the file is there; or its lock, or its claim."""
+    root = tmp_path / "runs"
+    store = Store(root)
+    uses: dict[Any, Callable[[], object]] = {
+        location: lambda: Claims(store.location).take("p", ["t"], info={}),
+        local: lambda: store.location.write("checkpoints/p.snapshot", b""),
+    }
+    real = getattr(module, function)
+
+    def losing(*given: Any) -> None:
+        if first and root.exists():
+            is_moved(root)
+        real(*given)
+        if root.exists():
+            is_moved(root)
+
+    monkeypatch.setattr(module, function, losing)
+    with pytest.raises(DatasetLostError, match=GONE):
+        uses.get(module, uses[local])()
+    assert not root.exists()
 
 
 def test_the_mark_is_written_once_and_older_folders_get_one(tmp_path: Path) -> None:

@@ -26,10 +26,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def failing(monkeypatch: pytest.MonkeyPatch, clock: list[float], number: int, until: float) -> None:
     real = local.write_file
 
-    def write(path: str, data: Any) -> None:
+    def write(path: str, data: Any, root: str | None = None) -> None:
         if clock[0] < until:
             raise OSError(number, "it fails", path)
-        real(path, data)
+        real(path, data, root)
 
     monkeypatch.setattr(local, "write_file", write)
 
