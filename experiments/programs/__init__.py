@@ -1,0 +1,32 @@
+"""A user's own program as what a trial trains.
+
+An experiment file has ``program: COMMAND`` in the place of ``workload: NAME``. What a trial of a
+program has in common with a pack of an engine is ``experiments.execution.trainer.Trainer``: the
+worker claims, commits, reports and stops it in the same lines. The cut is as small as that:
+
+1. *Planned.* ``workloads.program.Program`` is the workload: it has a name, fields (the ``{names}``
+   of the command that are in the grid) and an identity, and neither data nor model. It is itself
+   the ``spec`` by which workers load it. ``algorithm`` has the optimizer, whose arguments are the
+   other ``{names}``, which the search gives, and a schedule without arguments. So grid, search,
+   rounds, tables of points, identities and records are those of every other study.
+2. *Trained.* ``training.ProgramTraining`` is the pack of one trial. There is no evaluation grid:
+   what the program reports are the evaluations. The stopping rules are those of
+   ``experiments.training.stopping``, asked at each of them.
+3. *Run.* ``process.Process`` starts the program in a process group of its own, reads what it
+   reports and keeps its output, bounded. Between both is ``guard``, a small process that ends all
+   processes of the program when it is told, when the program ends, or when its worker dies.
+4. *Resumed.* The trial's folder, ``RESULTS/programs/TRIAL``, holds the program's checkpoints
+   (``{folder}``), its output, and ``measurements.jsonl``: what it has reported. With ``resume`` a
+   trial goes on from there, in any later run; without, it begins again in an empty folder.
+
+Decided: a *measurement* is a report with the target's metric; other reports of the same step add
+theirs. The first report of a step counts. A target's metric, or a metric whose name ends in
+``loss``, that is not finite is a divergence. Step 0 is no evaluation. A program that ends by itself
+before its budget is an error, unless its next report would have been beyond the budget. A hit
+counts up to the budget. ``python`` as the first word is the interpreter that runs batchscale.
+A ``{seed}`` has 31 bits.
+
+Not there yet: Ray (``--address none`` alone), metrics in CSV, TensorBoard or by a pattern,
+``workload: train.py:train``, ``batchscale check``, ``new --program`` and ``logs``, results in an
+object store, notes on wide brackets.
+"""

@@ -1,0 +1,123 @@
+"""What a program reports: JSON objects with a ``step``, one a line.
+
+``{"step": 250, "val/loss": 3.41, "lr": 1e-3}`` is a report of step 250; whatever else a line holds
+is output. ``step`` counts updates: after the first one it is 1.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.errors import ExperimentError
+
+_LONGEST_LINE = 1_000_000
+"""Bytes; a longer line is no report."""
+_LAST_STEP = 10**15
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What a program says of one step."""
+
+    step: int
+    metrics: Mapping[str, float]
+    """By name, with ``_`` for what a name cannot hold: ``val/loss`` is ``val_loss``. Not all of
+    them need be finite."""
+
+    @classmethod
+    def of_line(cls, line: bytes) -> Report | None:
+        """The report of a line; ``None`` if it is none.
+
+        Raises:
+            ExperimentError: two of its metrics would have one name.
+        """
+        text = line.strip()
+        if not (text.startswith(b"{") and text.endswith(b"}")):
+            return None
+        try:
+            said = json.loads(text, parse_int=_number)
+        except (ValueError, RecursionError):
+            return None
+        step = said.get("step")
+        if isinstance(step, bool) or not isinstance(step, (int, float)):
+            return None
+        if not 0 <= step <= _LAST_STEP or step != int(step):
+            return None
+        metrics: dict[str, float] = {}
+        names: dict[str, str] = {}
+        for key, value in said.items():
+            if key == "step" or isinstance(value, bool) or not isinstance(value, (int, float)):
+                continue
+            name = metric_name(key)
+            if name in names:
+                raise ExperimentError(
+                    f"the program reports {names[name]!r} and {key!r}, which are one name here: "
+                    f"{name}",
+                    hint="rename one of them in the program",
+                )
+            names[name], metrics[name] = key, float(value)
+        return cls(step=int(step), metrics=metrics)
+
+
+def _number(digits: str) -> int | float:
+    """A whole number; one that no float holds is infinite, as it would be in the metric itself."""
+    return int(digits) if len(digits) < 300 else float(digits)
+
+
+def metric_name(name: str) -> str:
+    """The name of a metric as targets and columns have it."""
+    return re.sub(r"\W", "_", name)
+
+
+class Lines:
+    """Puts pieces of output together to lines."""
+
+    def __init__(self) -> None:
+        self._rest, self._too_long = b"", False
+
+    def of(self, piece: bytes) -> Iterator[bytes]:
+        """The lines that end in ``piece``, the next of the stream; without those too long."""
+        *ended, rest = (self._rest + piece).split(b"\n")
+        for line in ended:
+            if not self._too_long:
+                yield line
+            self._too_long = False
+        if len(rest) > _LONGEST_LINE:
+            rest, self._too_long = b"", True
+        self._rest = b"" if self._too_long else rest
+
+    def last(self) -> Iterator[bytes]:
+        """What is left when the stream has ended: half a line is no report, but a whole one may
+        lack its end."""
+        if self._rest and not self._too_long:
+            yield self._rest
+        self._rest = b""
+
+
+class Followed:
+    """The lines that a program appends to a file, which it need not have made yet."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._read, self._lines = path, 0, Lines()
+
+    def more(self, *, ended: bool = False) -> Iterator[bytes]:
+        """The lines since the last call; of a file that has become shorter, all of them.
+
+        ``ended``: nothing more is written.
+        """
+        try:
+            with self._path.open("rb") as stream:
+                if stream.seek(0, 2) < self._read:
+                    self._read, self._lines = 0, Lines()
+                stream.seek(self._read)
+                while piece := stream.read(1 << 16):
+                    self._read += len(piece)
+                    yield from self._lines.of(piece)
+        except FileNotFoundError:
+            return
+        if ended:
+            yield from self._lines.last()
