@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from batchscale.analysis import optimal_batch as optimal_batch
     from batchscale.analysis import plot as plot
     from batchscale.analysis import regimes as regimes
-    from batchscale.analysis import report as report
     from batchscale.analysis import serve as serve
     from batchscale.analysis import techniques as techniques
     from batchscale.api import check as check
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from batchscale.api import sweep as sweep
     from batchscale.api import take_in as take_in
     from batchscale.exchange import export as export
+    from batchscale.reporting import report as report
     from batchscale.run import Run as Run
     from batchscale.training import rerun as rerun
     from batchscale.training import trial as trial
@@ -60,7 +60,7 @@ _HOMES = {
     "plot": "batchscale.analysis:plot",
     "query": "batchscale.api:query",
     "regimes": "batchscale.analysis:regimes",
-    "report": "batchscale.analysis:report",
+    "report": "batchscale.reporting:report",
     "rerun": "batchscale.training:rerun",
     "serve": "batchscale.analysis:serve",
     "status": "batchscale.api:status",

@@ -12,6 +12,7 @@ __all__ = [
     "DeviceError",
     "ExperimentError",
     "PlacedError",
+    "ProgramError",
     "TrainingError",
     "below",
     "elsewhere",
@@ -51,6 +52,10 @@ class TrainingError(ExperimentError):
         super().__init__(message, hint=hint)
         self.traceback = traceback
         self.reproduce = reproduce
+
+
+class ProgramError(RuntimeError):
+    """A user's program ended where it should not have; behind the first line its last output."""
 
 
 @contextlib.contextmanager

@@ -96,7 +96,7 @@ def study_identity(
     schedule: str | Mapping[str, Any],
     technique: Mapping[str, Any],
     batch_size: int,
-    evaluation_ratio: float,
+    evaluation_ratio: float | None,
     repeat_data: bool = True,
     replicate: int = 0,
 ) -> dict[str, Any]:
@@ -107,6 +107,7 @@ def study_identity(
         optimizer: ``optimizer_identity`` of it.
         schedule: ``schedule_identity`` of it.
         technique: ``technique_identity`` of it, with ``precision``.
+        evaluation_ratio: of the evaluation grid; ``None``: a program has its own.
         repeat_data: part of it only where data are not repeated.
         replicate: the number of a search that a design repeats; part of it only beyond the first.
     """
@@ -119,7 +120,9 @@ def study_identity(
         "technique": rest,
         "precision": technique.get("precision", "float32"),
         "batch_size": batch_size,
-        "evaluation": {"grid": "geometric", "ratio": evaluation_ratio},
+        "evaluation": {"grid": "program"}
+        if evaluation_ratio is None
+        else {"grid": "geometric", "ratio": evaluation_ratio},
         **({} if repeat_data else {"repeat_data": False}),
         **({"replicate": replicate} if replicate else {}),
     }

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # a rank's process starts without torch
     from experiments.factors.rule import Rule
     from experiments.optimizers import Optimizer
     from experiments.schedules import Schedule
+    from workloads.user_code.program import Program
 
 Role = Literal["search", "extension", "repeat"]
 Status = Literal["COMPLETE", "INFEASIBLE", "INCOMPLETE"]
@@ -40,14 +41,19 @@ StopReason = Literal["target", "budget", "diverged", "dominated", "error"]
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadRef:
-    """How to load a workload anywhere: a registered name or ``file.py:Class``, and its fields."""
+    """How to load a workload anywhere: its name, ``file.py:Class`` or program, and its fields."""
 
-    spec: str
+    spec: str | Program
     fields: Mapping[str, Any] = field(default_factory=dict)
     base: str | None = None
     """Folder that a relative ``file.py`` starts from (the experiment file's)."""
     data_fingerprint: str | None = None
     """The workload's own of its data when the study was planned; ``None``: it is not compared."""
+
+    @property
+    def program(self) -> Program | None:
+        """The program, with its factors."""
+        return None if isinstance(self.spec, str) else self.spec.with_fields(self.fields)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,14 +69,12 @@ class Layout:
     pipeline: tuple[tuple[str, Any], ...] = ()
     """Its ``schedule`` and ``micro_batches``, where pipeline is one of the dimensions."""
     auto: Literal[True] | None = None
-    """Whether a pack's workers choose all that, and the micro-batch, by measurement before they
-    train it (``experiments.training.auto_layout``); until then it is data parallelism."""
+    """Whether workers choose all that by measurement first (``training.auto_layout``)."""
     workers: int = 1
     micro_batch: int | None = None
     """Most examples of one model a worker puts through one forward; ``None``: its whole share."""
     gpus_per_worker: float = 0.0
-    """A GPU, or the part of one that a worker needs: 0.25 trains four packs on each. 0: a whole
-    one, where the cluster has any."""
+    """GPUs of a worker: 0.25 trains four packs on each; 0: a whole one, where there is any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,8 +100,7 @@ class Search:
     table_from: str | None = None
     """The id of the study whose table it is; ``None``: its own."""
     extend: int = 0
-    """How many times the space may be enlarged where the optimum sits on its edge
-    (``experiments.enlarged``)."""
+    """How many times the space may be enlarged towards its edge (``experiments.enlarged``)."""
     repeats: int = 0
     """How many times the best configuration is trained again, with fresh seeds."""
 
@@ -147,7 +150,7 @@ class Study:
     stop_at_target: bool = True
     keep: int | None = 4
     """How many best trials stay exact under dominated stopping; ``None``: it is off."""
-    evaluation_ratio: float = 1.05
+    evaluation_ratio: float | None = 1.05  # None: a program evaluates when it does
     evaluate: Literal["auto", "full"] = "auto"
     """``auto``: an evaluation ends when a miss of the target is certain; ``full``: it reads the
     whole split."""
@@ -293,10 +296,9 @@ class Study:
     @functools.cached_property
     def algorithm(self) -> tuple[Optimizer, Schedule]:
         """Its optimizer and its schedule, loaded."""
-        from experiments import optimizers, schedules
+        from experiments.programs.algorithm import load
 
-        base = self.workload.base
-        return optimizers.get(self.optimizer, base), schedules.get(self.schedule, base)
+        return load(self.workload.program, self.optimizer, self.schedule, self.workload.base)
 
     @functools.cached_property
     def _ids(self) -> TrialIds:

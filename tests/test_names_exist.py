@@ -35,9 +35,10 @@ OTHERS = {
     "--working-dir": "", "--group": "install", "--no-deps": "install", "--logdir": "tensorboard",
     "--renew": "docs/gallery.py", "--replicates": "validation", "--to": "", "--processes": "",
     "--project": "my_importer.py", "--slow-part": "pytest",
+    "--batch": "train.py", "--lr": "", "--resume": "resume:", "--out": "folder",
 }  # fmt: skip
 """Options of other programs, each with what stands beside it."""
-MODULES = {"analysis", "api", "exchange", "run", "training", "upkeep", "mplstyle"}
+MODULES = {"analysis", "api", "exchange", "reporting", "run", "training", "upkeep", "mplstyle"}
 """What follows ``batchscale.`` without being public: its own modules, and a file."""
 KEYS = {
     *(*Experiment.model_fields, "batch_size", "extends", "optimizer", *DOMAINS),
@@ -227,12 +228,12 @@ def test_what_hints_tell_to_set_exists() -> None:
         (attributes, "see `batchscale.again`"),
         (unknown_commands, "`batchscale regime runs`"),
         (unknown_commands, "batchscale regime runs"),
-        (keys, "the key `devices: 1`"),
-        (keys, "for example: --set devices=1"),
+        (keys, "the key `processors: 1`"),
+        (keys, "for example: --set processors=1"),
         (files, "(`ray/group.py`)"),
-        (named_keys, "set fewer workers or devices, or give the --address of a larger cluster"),
-        (named_keys, "leave out devices, or give the --address of a cluster that has some"),
-        (named_keys, "devices: 0, or off"),
+        (named_keys, "set fewer workers or processors, or give the --address of a larger cluster"),
+        (named_keys, "leave out processors, or give the --address of a cluster that has some"),
+        (named_keys, "processors: 0, or off"),
     ],
 )
 def test_what_does_not_exist_is_found(find: Callable[[str], Iterator[str]], text: str) -> None:

@@ -116,6 +116,16 @@ class Workload(metaclass=_WorkloadType):
         }
         return {name: value for name, value in self.fields.items() if name not in left_out}
 
+    def with_fields(self, fields: Mapping[str, Any]) -> Workload:
+        """The same with other values of some fields."""
+        kept = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return type(self)(**{**kept, **fields})
+
+    @property
+    def described(self) -> dict[str, Any] | None:
+        """Its identity, where that is not its class's source; ``None``: it is."""
+        return None
+
     @property
     def experiment_folder(self) -> Path:
         """The folder that relative paths in fields start from: that of the experiment file."""

@@ -13,6 +13,7 @@ from experiments.canonical import canonical
 from experiments.config.grid import Grid, load_workload
 from experiments.config.load import KEY_HINT, holds_key
 from experiments.config.points import HandPicked, Point
+from experiments.config.program_grid import program_grid
 from experiments.config.schema import ExperimentFile
 from experiments.config.tuning import Entries, Tuning, check_domain
 from experiments.config.yaml_lines import Path as KeyPath
@@ -79,7 +80,7 @@ class Combination:
         """How a worker loads the workload, and tells whether it has the data of the driver."""
         fingerprint = self.workload.data_fingerprint
         return WorkloadRef(
-            spec=file.workload, fields=self.fields, base=file.base, data_fingerprint=fingerprint
+            spec=file.spec, fields=self.fields, base=file.base, data_fingerprint=fingerprint
         )
 
     def values(self, u: float) -> dict[str, Value]:
@@ -111,7 +112,7 @@ def combinations(file: ExperimentFile) -> tuple[list[Combination], Tuning]:
         ExperimentError: an unknown name or value anywhere in the grid or the search.
         WorkloadError: the workload itself is wrong.
     """
-    grid = Grid.read(file)
+    grid = Grid.read(file) if file.program is None else program_grid(file)
     tuned = Tuning.read(file, grid)
     picked = None if file.points is None else HandPicked(file, grid)
     result = []

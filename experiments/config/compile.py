@@ -15,6 +15,7 @@ from experiments.config import load as reading
 from experiments.config import yaml_lines
 from experiments.config.combinations import Combination, at_steps, combinations
 from experiments.config.dry_build import DryBuild
+from experiments.config.program_grid import OF_WORKLOADS
 from experiments.config.schema import EITHER_KEYS, ExperimentFile
 from experiments.config.sized import Sized, batch_sizes, check_units
 from experiments.config.targets import read_targets
@@ -116,6 +117,8 @@ class Experiment(ExperimentFile):
         schedules = list({c.schedule.name: c.schedule for c in self.combinations}.values())
         left_out = {"keep", "files", *(self.grid.keys() & EITHER_KEYS)}
         left_out |= {"design"} if self.design == "product" else set()
+        if self.program is not None:
+            left_out |= {"workload", *OF_WORKLOADS}
         data = self.model_dump(exclude_none=True, exclude=left_out)
         if self.points is not None:  # their number, where the file has no `trials`
             data["trials"] = max(map(self._trials, self.combinations))
@@ -131,8 +134,9 @@ class Experiment(ExperimentFile):
             "target": [str(target) for target in self.targets],
             "keep": "off" if self.keep is None else self.keep,
             "method": self.search_method,
-            "workers": self._layout.workers,
         }
+        if self.program is None:
+            data["workers"] = self._layout.workers
         if self.files:
             data["files"] = list(self.files)
         return yaml_lines.write(data)
@@ -191,7 +195,7 @@ class Experiment(ExperimentFile):
             targets=self.targets,
             stop_at_target=self.stop_at_target,
             keep=None if table_from else self.keep,  # the best points of the base stay exact
-            evaluation_ratio=self.evaluation_ratio,
+            evaluation_ratio=self.ratio,
             evaluate=self.evaluate,
             search=replace(
                 search,

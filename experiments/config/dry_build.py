@@ -73,13 +73,15 @@ class DryBuild:
         self._built: set[tuple[str, ...]] = set()
 
     def train_size(self, combination: Combination) -> int | None:
-        """Examples of the training set; ``None`` if it has no end.
+        """Examples of the training set; ``None`` if it has no end, or is a program's.
 
         Raises:
             ExperimentError: the targets' metric is not in the data; with its place.
             WorkloadError: the data cannot be loaded, or the workload breaks its contract; with the
                 place of a field that the error names.
         """
+        if self._file.program is not None:
+            return None
         key = canonical(combination.workload.fields)
         if key not in self._train_sizes:
             splits = self._load(combination)
@@ -115,6 +117,8 @@ class DryBuild:
             ExperimentError: an owner refuses it; with its place. What a user's own optimizer or
                 schedule raises passes unchanged.
         """
+        if self._file.program is not None:
+            return
         places, paths = self._file.places, combination.paths
         workload, optimizer = combination.workload, combination.optimizer
         schedule, fields = combination.schedule, canonical(workload.fields)

@@ -77,7 +77,7 @@ class Grid:
             ExperimentError: an unknown key or name, or a value that cannot be.
             WorkloadError: the workload itself is wrong.
         """
-        axes = {key: _values(file, key, value) for key, value in file.grid.items()}
+        axes = {key: axis_values(file, key, value) for key, value in file.grid.items()}
         fields = _field_names(file, axes)
         for key in axes:
             if key not in _KEYS and key not in fields:
@@ -149,7 +149,7 @@ def load_workload(
 ) -> Workload:
     """The workload with these fields; an error has the place where the field was given."""
     try:
-        return workloads.load(file.workload, fields, file.base)
+        return workloads.load(file.spec, fields, file.base)
     except WorkloadError as error:
         named = [name for name in fields if f"field {name!r}" in str(error)]
         path = paths[named[0]] if named else ("workload",)
@@ -167,7 +167,7 @@ def _field_names(file: ExperimentFile, axes: Mapping[str, Sequence[Any]]) -> lis
     return list(load_workload(file, swept, {name: ("grid", name) for name in swept}).fields)
 
 
-def _values(file: ExperimentFile, key: str, value: Any) -> Sequence[Any]:
+def axis_values(file: ExperimentFile, key: str, value: Any) -> Sequence[Any]:
     """The values of a key of the grid; a single value becomes a list."""
     values = value if isinstance(value, (list, tuple)) else [value]
     if key == "batch_size":

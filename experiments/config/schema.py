@@ -18,8 +18,10 @@ from experiments.config.yaml_lines import Path, Places
 from experiments.errors import ExperimentError, elsewhere, nearest
 from experiments.factors.design import Design
 from experiments.plan import Precision
+from experiments.programs.parse import parse as parse_program
 from experiments.techniques import SETTINGS
 from experiments.typed import Count, Keys, Number, Texts, Whole, checked
+from workloads.user_code.program import Program
 
 
 def _none_if_off(value: Any) -> Any:
@@ -31,6 +33,7 @@ EITHER_KEYS = ("schedule", "technique", "rule", *SETTINGS)
 """Keys that are in the grid, or at the top level with one value."""
 LONGEST_NAME = 200
 _BEST_OF = 10
+_OF_PROGRAMS = ("devices", "resume", "metrics")
 
 
 class _GrowingSizes(Keys):
@@ -47,6 +50,15 @@ class ExperimentFile(Keys):
         StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=LONGEST_NAME)
     ]
     workload: StrictStr
+    """Empty where there is a ``program``."""
+    program: StrictStr | list[StrictStr] | None = None
+    """The command of a user's own program, with ``{names}`` (``experiments.programs``)."""
+    devices: Count | None = None
+    """GPUs of a trial of a program; ``None``: one."""
+    resume: StrictStr | None = None
+    """What is appended to the command where a trial goes on."""
+    metrics: StrictStr | None = None
+    """The file of a program's reports, with ``{folder}``; ``None``: its standard output."""
     grid: dict[str, Any]
     design: Any = "product"
     """Which combinations of the grid's factors are studied (``experiments.factors.design``)."""
@@ -108,9 +120,15 @@ class ExperimentFile(Keys):
         Raises:
             ExperimentError: a key or a value that cannot be; with its line.
         """
+        if data.get("program") is not None:
+            if "workload" in data:
+                message = "program and workload: an experiment has one of the two"
+                raise places.error(("program",), message, "leave one of them out")
+            data = {**data, "workload": ""}
         with places.errors_at(()):
             file = checked(cls, data, _HINTS, _unknown)
         file._base, file._places = base, places
+        file._check_program_keys()
         named_by_user = not places.at(("files",)) or places.at(("files",)).startswith("--set ")
         for i, path in enumerate(file.files):
             if refused := why_not_copied(path, base, named_by_user=named_by_user):
@@ -182,6 +200,26 @@ class ExperimentFile(Keys):
             return "points"
         return self.method
 
+    @functools.cached_property
+    def spec(self) -> str | Program:
+        """What loads the workload: its name, its file, or the program itself."""
+        if self.program is None:
+            return self.workload
+        with self._places.errors_at(()):
+            return parse_program(
+                self.program,
+                files=self.files,
+                resume=self.resume,
+                metrics=self.metrics,
+                devices=self.devices or 1,
+                base=self._base,
+            )
+
+    @property
+    def ratio(self) -> float | None:
+        """The ratio of the evaluation grid; ``None``: a program evaluates when it does."""
+        return self.evaluation_ratio if self.program is None else None
+
     def path_of(self, key: str) -> Path:
         """The place of a key that may be in the grid or beside it."""
         return ("grid", key) if key in self.grid else (key,)
@@ -189,6 +227,12 @@ class ExperimentFile(Keys):
     def error(self, path: Path, message: str, hint: str | None = None) -> ExperimentError:
         """An error that begins with the file and the line of ``path``."""
         return self._places.error(path, message, hint)
+
+    def _check_program_keys(self) -> None:
+        for key in _OF_PROGRAMS if self.program is None else ():
+            if key in self.model_fields_set:
+                hint = "program: python train.py --batch_size={batch_size} …, for workload: …"
+                raise self.error((key,), f"{key} is of programs, and this is a workload", hint)
 
     def _check_method(self) -> None:
         """The method must exist, and allow the given ``points`` and ``extend``."""

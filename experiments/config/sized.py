@@ -18,8 +18,10 @@ from experiments.batch_sizes import BatchSizes
 from experiments.config.combinations import Combination
 from experiments.config.schema import ExperimentFile
 from experiments.config.yaml_lines import Path
+from experiments.programs.command import ACCUMULATE, per_device
 from experiments.training import evaluation_grid
 from results.counts import count
+from workloads.user_code.program import Program
 
 _MOST_STEPS = 10**12
 _MOST_EVALUATIONS = 1_000_000
@@ -111,12 +113,22 @@ class Sized:
         """
         each, schedule = self.combination, self.combination.schedule
         search, tokens = each.search, each.workload.tokens_per_example
+        if isinstance(each.workload, Program):
+            self._check_devices(each.workload)
         for name in sorted(schedule.amounts.keys() & {*search.space, *search.fixed}):
             with self.file.places.errors_at(each.paths[name]):
                 schedule.amount_of_step(name, self.batch_size, tokens)
         if search.rule is not None:
             with self.file.places.errors_at(each.paths["rule"]):
                 search.rule.check_size(self.batch_size, tokens)
+
+    def _check_devices(self, program: Program) -> None:
+        """The batch size is a whole number of forward passes of a program's devices."""
+        given = {**program.values, **self.combination.search.fixed}
+        tuned = self.combination.search.space.get(ACCUMULATE)
+        with self.file.places.errors_at(self.file.sizes_path):
+            for value in tuned.levels(2) if tuned else [given.get(ACCUMULATE, 1)]:
+                per_device(program, self.batch_size, {**given, ACCUMULATE: value})
 
     @functools.cached_property
     def identity(self) -> dict[str, Any]:
@@ -141,7 +153,7 @@ class Sized:
             schedule=identity.schedule_identity(each.schedule, base, each.given),
             technique=technique,
             batch_size=self.batch_size,
-            evaluation_ratio=self.file.evaluation_ratio,
+            evaluation_ratio=self.file.ratio,
             repeat_data=self.file.repeat_data,
             replicate=each.replicate,
         )
@@ -203,7 +215,7 @@ def check_units(file: ExperimentFile, combination: Combination) -> None:
         return
     for name in workload.fields.keys() & space.keys():
         for value in space[name].levels(2):
-            other = workloads.load(file.workload, {**combination.fields, name: value}, file.base)
+            other = workloads.load(file.spec, {**combination.fields, name: value}, file.base)
             if other.tokens_per_example != workload.tokens_per_example:
                 message = (
                     f"the tokens of a {workload.example_unit} depend on {name}, which is tuned"

@@ -28,6 +28,7 @@ from workloads.checks import (
     length_of,
     target_metric,
 )
+from workloads.user_code.program import Program
 
 _MOST_TARGETS = 100
 _CPU = torch.device("cpu")
@@ -43,8 +44,9 @@ def read_targets(file: ExperimentFile, workload: Workload) -> tuple[Target, ...]
     if len(file.target) > _MOST_TARGETS:
         message = count(len(file.target), "target")
         raise file.error(("target",), message, f"at most {_MOST_TARGETS}")
-    of_workload, targets = Target.parse(workload.target), list[Target]()
-    for i, text in enumerate(file.target or (workload.target,)):
+    own = None if isinstance(workload, Program) else workload.target
+    of_workload, targets = own and Target.parse(own), list[Target]()
+    for i, text in enumerate(file.target or ([own] if own else [])):
         path: Path = ("target", i) if file.target else ("workload",)
         with file.places.errors_at(path, ExperimentError, ResultsError, WorkloadError):
             target = Target.parse(text)
@@ -55,12 +57,13 @@ def read_targets(file: ExperimentFile, workload: Workload) -> tuple[Target, ...]
                 raise ExperimentError(message, hint=hint)
             if target in targets:
                 raise ExperimentError(f"target {target} is given twice", hint="keep one")
-            check_target(str(target), "the experiment")
             name, lower = target.metric.partition("_")[2], target.lower_is_better
-            alike = name == of_workload.metric.partition("_")[2]
-            if alike and lower != of_workload.lower_is_better:
-                message = f"target {target} has another direction than the workload's target"
-                raise ExperimentError(f"{message} ({workload.target})", hint="reverse the sign")
+            if of_workload:  # a program calls its metrics as it likes
+                check_target(str(target), "the experiment")
+                alike = name == of_workload.metric.partition("_")[2]
+                if alike and lower != of_workload.lower_is_better:
+                    message = f"target {target} has another direction than the workload's target"
+                    raise ExperimentError(f"{message} ({own})", hint="reverse the sign")
             if lower != first.lower_is_better:
                 raise ExperimentError(f"targets {first} and {target} have opposite directions")
             targets.append(target)

@@ -8,6 +8,7 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
+from experiments.errors import ProgramError
 from experiments.scheduling.messages import Cause, Failure
 from results.errors import line
 from results.failures import repeat_command
@@ -28,7 +29,10 @@ def describe(
         cause: what it is a consequence of, in a rank of a group.
     """
     frame = user_frame(error.__traceback__)
-    if frame is not None:
+    only = " ".join("".join(traceback.format_exception_only(error)).split())
+    if isinstance(error, ProgramError):
+        text, only = str(error), str(error).partition("\n")[0]
+    elif frame is not None:
         text = "".join(traceback.format_exception(type(error), error, frame, chain=False))
     elif isinstance(error, SyntaxError) and error.filename and is_users(error.filename):
         # A file that does not parse has no frame; the error names it.
@@ -38,7 +42,6 @@ def describe(
     if moved:
         text = text.replace(*moved)
     clear = hasattr(error, "hint") and type(error).__module__.split(".")[0] in PACKAGED
-    only = " ".join("".join(traceback.format_exception_only(error)).split())
     hint: str | None = getattr(error, "hint", None)
     return Failure(
         message=line(str(error) if clear else only),

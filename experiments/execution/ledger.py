@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from results.errors import DatasetLostError
@@ -34,6 +35,11 @@ class Ledger(Checkpoints):
         self._claim_of: dict[str, Claim] = {}
         self.place: Mapping[str, str] = {}
         """Where its packs train, for their claims: the node of a cluster."""
+
+    @property
+    def programs(self) -> str:
+        """The folder of the trials of programs: a local one."""
+        return str(Path(self.location.path) / "programs")
 
     def take(
         self,

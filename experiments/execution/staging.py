@@ -71,7 +71,7 @@ def file_specs(studies: Iterable[Study]) -> list[str]:
             *(study.workload.spec, study.optimizer, study.schedule, study.layout.name),
             *study.technique,
         )
-        if spec and ".py" in spec
+        if isinstance(spec, str) and ".py" in spec
     ]
 
 

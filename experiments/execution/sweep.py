@@ -96,7 +96,15 @@ def sweep(
             "callbacks are Ray Tune's, and --address none runs without it",
             hint='address="auto" finds or starts a Ray',
         )
+    if experiment.program is not None:
+        if executor_kind is not executors.find("none"):
+            message = "a program is trained in this process so far, and not on Ray"
+            raise ExperimentError(message, hint="--address none")
+        pack_size = 1
     run = _Sweep(experiment, results, observer or ignore, pack_size, judge)
+    if experiment.program is not None and not run.location.local:
+        message = "the trials of a program have folders, and the results are no local folder"
+        raise ExperimentError(message, hint="--results DIR")
     run.plan(keep_old, retrain, executor_kind)
     while run.incomplete() or run.resolve():
         context = ExecutorContext(
@@ -177,7 +185,8 @@ class _Sweep:
         end_orphans(self.store, self.note)
         change = None if retrain else changed(self.store, studies)
         if change is not None and not keep_old:
-            raise refuse_changed(change, self.experiment.workload)
+            name = self.experiment.workload or str(studies[0].columns["workload"])
+            raise refuse_changed(change, name)
         self.source = None if change is None else change.version
         self.steps = self._recorded_steps()
         if change is not None or self.steps:

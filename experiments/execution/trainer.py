@@ -40,6 +40,10 @@ MakeTrainer = Callable[..., Trainer]
 
 def training(pack: Pack, **how: Any) -> Trainer:
     """The real trainer (torch is imported here, not before)."""
+    if pack.study.workload.program is not None:
+        from experiments.programs.training import ProgramTraining
+
+        return ProgramTraining(pack, **how)
     from experiments.training.pack_training import Training
 
     return Training(pack, **how)

@@ -173,6 +173,8 @@ class _PackRun:
         """
         pack, wanted = self.pack, self.assignment.wanted
         how: dict[str, Any] = {"device": self.assignment.device, "group": self.group}
+        if pack.study.workload.program is not None:
+            how["folder"] = self.ledger.programs
         snapshot = snapshots.unpack_snapshot(data) if data is not None else None
         if snapshot is not None:
             header, body = snapshot

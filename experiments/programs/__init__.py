@@ -4,11 +4,12 @@ An experiment file has ``program: COMMAND`` in the place of ``workload: NAME``. 
 program has in common with a pack of an engine is ``experiments.execution.trainer.Trainer``: the
 worker claims, commits, reports and stops it in the same lines. The cut is as small as that:
 
-1. *Planned.* ``workloads.program.Program`` is the workload: it has a name, fields (the ``{names}``
-   of the command that are in the grid) and an identity, and neither data nor model. It is itself
-   the ``spec`` by which workers load it. ``algorithm`` has the optimizer, whose arguments are the
-   other ``{names}``, which the search gives, and a schedule without arguments. So grid, search,
-   rounds, tables of points, identities and records are those of every other study.
+1. *Planned.* The workload is a ``Program`` (``workloads.user_code.program``): it has a name, fields
+   (the ``{names}`` of the command that are in the grid) and an identity, and neither data nor
+   model. It is itself the ``spec`` by which workers load it. ``algorithm`` has the optimizer, whose
+   arguments are the other ``{names}``, which the search gives, and a schedule without arguments. So
+   grid, search, rounds, tables of points, identities and records are those of every other study.
+   ``config.program_grid`` checks what the file says, ``parse`` its program.
 2. *Trained.* ``training.ProgramTraining`` is the pack of one trial. There is no evaluation grid:
    what the program reports are the evaluations. The stopping rules are those of
    ``experiments.training.stopping``, asked at each of them.
@@ -27,6 +28,6 @@ counts up to the budget. ``python`` as the first word is the interpreter that ru
 A ``{seed}`` has 31 bits.
 
 Not there yet: Ray (``--address none`` alone), metrics in CSV, TensorBoard or by a pattern,
-``workload: train.py:train``, ``batchscale check``, ``new --program`` and ``logs``, results in an
-object store, notes on wide brackets.
+functions as programs, a check and a template of one, a command for its logs, results in an object
+store, notes on wide brackets, ``sweep --dry-run``, a recorded trial again.
 """

@@ -28,7 +28,7 @@ from types import FrameType
 _SUBREAPER, _DEATH_SIGNAL = 36, 1
 """Options of Linux's ``prctl``."""
 _AFTER_EXIT = 2.0
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 
 
 class _Guard:
@@ -36,7 +36,7 @@ class _Guard:
         self.status, self.grace, self.command = status, grace, command
         self.code: int | None = None
         """As ``subprocess`` has it: negative for a signal."""
-        self.told = False
+        self.terminated = False
         self.kill_at: float | None = None
         self.closed = False
         self.group_alone = False
@@ -75,23 +75,23 @@ class _Guard:
     def _listen(self) -> None:
         """Wait a moment for what the worker says."""
         if self.closed:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
             return
-        if not select.select([0], [], [], _LOOK_SECONDS)[0]:
+        if not select.select([0], [], [], _POLL_SECONDS)[0]:
             return
         text = os.read(0, 4096).decode("ascii", "replace")
         self.closed = not text
         for line in text.splitlines() or ([f"end {self.grace}"] if self.closed else []):
-            word, _, seconds = line.partition(" ")
-            if word == "end":
+            part, _, seconds = line.partition(" ")
+            if part == "end":
                 self._end(float(seconds))
 
     def _end(self, seconds: float) -> None:
         """SIGTERM now, unless it was sent before; SIGKILL after ``seconds``, or sooner."""
         until = time.monotonic() + seconds
         self.kill_at = until if self.kill_at is None else min(until, self.kill_at)
-        if not self.told:
-            self.told = True
+        if not self.terminated:
+            self.terminated = True
             self._send(signal.SIGTERM)
 
     def _on_term(self, number: int, frame: FrameType | None) -> None:

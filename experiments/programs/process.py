@@ -22,8 +22,9 @@ from experiments.programs.reports import Followed, Lines, Report
 
 GRACE_SECONDS = 30.0
 """Seconds from SIGTERM to SIGKILL: a program may save a checkpoint meanwhile."""
-STOP_VARIABLE = "BATCHSCALE_STOP_FILE"
-"""The environment variable with the path of a file that is there once the program is to stop."""
+REPORTS_VARIABLE, STOP_VARIABLE = "BATCHSCALE_REPORTS", "BATCHSCALE_STOP_FILE"
+"""Environment variables of a program: the file to which ``batchscale.report`` appends, and one that
+is there once the program is to stop."""
 _GUARD = Path(__file__).with_name("guard.py")
 _LARGEST_LOG = 4 * 2**20
 _STDERR_LINES, _STDERR_WIDTH = 20, 500
@@ -73,11 +74,14 @@ class Process:
             work: the folder that it runs in; the present one unless given.
             environment: variables besides those of this process.
             metrics: a file that it appends its reports to; ``None``: they are on standard output.
+                What it says by ``batchscale.report`` is read in any case.
         """
         self._reports: queue.Queue[Report | ExperimentError] = queue.Queue()
-        self._followed = None if metrics is None else Followed(metrics)
-        self._stop_file = folder / "stop"
-        self._stop_file.unlink(missing_ok=True)
+        reports, self._stop_file = folder / "reports.jsonl", folder / "stop"
+        for file in (reports, self._stop_file):  # of an earlier run
+            file.unlink(missing_ok=True)
+        self._of_output = metrics is None
+        self._followed = [Followed(file) for file in (reports, metrics) if file is not None]
         self.ended: Ended | None = None
         """How it ended, once none of its processes is left."""
         status, written = os.pipe()
@@ -97,6 +101,7 @@ class Process:
                 env={
                     **os.environ,
                     "PYTHONUNBUFFERED": "1",
+                    REPORTS_VARIABLE: str(reports),
                     STOP_VARIABLE: str(self._stop_file),
                     **(environment or {}),
                 },
@@ -133,8 +138,8 @@ class Process:
             ended = self.ended is None and self._guard.poll() is not None
             if ended:
                 self._finish()
-            if self._followed is not None:
-                for line in self._followed.more(ended=ended):
+            for followed in self._followed:
+                for line in followed.more(ended=ended):
                     self._put(line)
             waits = self.ended is None and time.monotonic() < until
             reports = self._taken(0.05 if waits else 0.0)
@@ -197,7 +202,7 @@ class Process:
     def _read(self, stream: IO[bytes], path: Path, is_stdout: bool) -> None:
         """In a thread: keep a stream, and take in what is reported on it."""
         lines, log = Lines(), _Log(path)
-        reports = is_stdout and self._followed is None
+        reports = is_stdout and self._of_output
         descriptor = stream.fileno()
         while piece := os.read(descriptor, 1 << 16):
             log.write(piece)

@@ -62,7 +62,7 @@ def trial_row(
         columns: from ``study_columns``.
         of_the_pack: ``pack``, ``pack_models``, ``engine``, ``device`` and ``world_size``.
     """
-    target = study.targets[-1]
+    target, program = study.targets[-1], study.workload.program
     usual = {
         name: value
         for name, value in trial.metaparameters.items()
@@ -88,7 +88,7 @@ def trial_row(
         "target_value": target.value,
         "lower_is_better": target.lower_is_better,
         "layout": layout_columns(study.layout),
-        "precision": str(study.technique.get("precision", "float32")),
+        "precision": None if program else str(study.technique.get("precision", "float32")),
         "micro_batch": outcome.micro_batch or study.layout.micro_batch,
         "versions": versions(),
     }
@@ -116,6 +116,8 @@ def acts_from(study: Study, trial: Trial) -> dict[str, int]:
     ``schedule`` or ``ramp``; without those that act in the first one. User files are loaded."""
     from experiments import schedules, techniques
 
+    if study.workload.program is not None:
+        return {}
     base, batches = study.workload.base, study.batches
     parts = techniques.load(study.technique, base).with_budget(study.budget_steps)
     begins = {part.label: part.acts_from for part in parts.of_trial(trial.metaparameters)}
@@ -136,7 +138,7 @@ def effective_learning_rate(study: Study, trial: Trial) -> float | None:
     """
     from experiments import optimizers
 
-    if study.optimizer not in optimizers.names():
+    if study.workload.program is not None or study.optimizer not in optimizers.names():
         return None
     return optimizers.get(study.optimizer).effective_learning_rate(trial.metaparameters)
 

@@ -27,6 +27,8 @@ def identity(workload: Workload) -> dict[str, Any]:
     Raises:
         WorkloadError: there is no source to read, and no version.
     """
+    if (described := workload.described) is not None:  # a program
+        return described
     parts: list[str] = []
     for cls in type(workload).__mro__:
         if cls.__module__ == Workload.__module__ or not issubclass(cls, Workload):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,8 +35,7 @@ def load(
     """
     fields = dict(fields or {})
     if isinstance(spec, Workload):
-        kept = {f.name: getattr(spec, f.name) for f in dataclasses.fields(spec)}
-        return _placed(type(spec)(**{**kept, **fields}), base or spec.experiment_folder)
+        return _placed(spec.with_fields(fields), base or spec.experiment_folder)
     cls = spec if isinstance(spec, type) else _find(spec, Path(base or "."))
     if not issubclass(cls, Workload):
         raise WorkloadError(f"{cls.__name__} is not a workload", hint=_DERIVE)

@@ -1,0 +1,85 @@
+"""The keys of an experiment file that say what its program is."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.errors import ExperimentError
+from experiments.programs.command import PYTHON, names
+from workloads.user_code.program import Program
+
+_EXAMPLE = "for example: python train.py --batch_size={batch_size} --lr={learning_rate}"
+
+
+def parse(
+    command: str | Sequence[str],
+    *,
+    files: Sequence[str] = (),
+    resume: str | None = None,
+    metrics: str | None = None,
+    devices: int = 1,
+    base: str = "",
+) -> Program:
+    """The program of an experiment file.
+
+    Args:
+        command: as a shell would take it, but without a shell; or its words.
+        files: what it consists of besides the files that the command names.
+        resume: what is appended where a trial goes on.
+        metrics: the file of its reports, with ``{folder}``.
+        devices: GPUs of a trial.
+        base: the folder that it runs in.
+
+    Raises:
+        ExperimentError: one of them cannot be; below its key.
+    """
+    parts = _parts(command, "program")
+    if not parts:
+        raise ExperimentError("program is empty", hint=_EXAMPLE, at=("program",))
+    if names(parts[:1]):
+        message = f"the program itself cannot be a name: {parts[0]}"
+        raise ExperimentError(message, hint=_EXAMPLE, at=("program",))
+    known = parts[0] in PYTHON or shutil.which(parts[0]) or (Path(base) / parts[0]).is_file()
+    if not known:
+        message = f"no program {parts[0]!r} on the path or in {base or '.'}"
+        hint = "a script is run by its interpreter: python train.py …"
+        raise ExperimentError(message, hint=hint, at=("program",))
+    if not {"batch_size", "per_device"} & {*names(parts)}:
+        message = "the command does not take the batch size: it has no {batch_size}"
+        raise ExperimentError(message, hint=_EXAMPLE, at=("program",))
+    more = _parts(resume, "resume") if resume else []
+    if unknown := sorted({*names(more)} - {*names(parts), "folder"}):
+        message = f"resume has {{{unknown[0]}}}, which the command has not"
+        raise ExperimentError(message, hint="for example: resume: --resume", at=("resume",))
+    if resume and "folder" not in names([*parts, *more]):
+        raise ExperimentError(
+            "resume, but the command has no {folder}, where its checkpoints would be",
+            hint="write it into the command: --out={folder}",
+            at=("resume",),
+        )
+    if metrics is not None and names([metrics]) != ["folder"]:
+        message = (
+            f"metrics {metrics!r} is not a file below {{folder}}, so that trials would share it"
+        )
+        hint = 'for example: metrics: "{folder}/log.jsonl"'
+        raise ExperimentError(message, hint=hint, at=("metrics",))
+    return Program(
+        command=tuple(parts),
+        files=tuple(files),
+        resume=tuple(more),
+        reports_file=metrics,
+        devices=devices,
+    )
+
+
+def _parts(text: str | Sequence[str], key: str) -> list[str]:
+    if not isinstance(text, str):
+        return [str(part) for part in text]
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        message = f"{key} cannot be divided into words: {str(error).lower()}"
+        raise ExperimentError(message, hint="close the quotation mark", at=(key,)) from None

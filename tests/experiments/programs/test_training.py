@@ -1,0 +1,293 @@
+"""The training of a program: what is measured, when it stops, and how it goes on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from experiments.errors import ExperimentError, ProgramError
+from experiments.plan import Measurement
+from experiments.programs import process
+from experiments.programs.training import ProgramTraining
+from results.run_state import processes
+from tests.experiments.programs.scripted import pack, trained
+
+LOSSES = "for step in range(10, 110, 10): say(step, val_loss=1 - step / 100)"
+"""0.4 at step 60 is the first below the target."""
+
+
+@pytest.fixture(autouse=True)
+def _short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "GRACE_SECONDS", 0.5)
+
+
+def test_a_trial_ends_at_its_target(tmp_path: Path) -> None:
+    measured, outcome = trained(pack(tmp_path, LOSSES + "\ntime.sleep(1000)"), tmp_path)
+    assert [m.step for m in measured] == [10, 20, 30, 40, 50, 60]
+    assert [m.examples for m in measured] == [640 * i for i in range(1, 7)]
+    assert measured[-1].metrics == {"val_loss": 0.4}
+    assert outcome is not None
+    assert (outcome.status, outcome.stop_reason) == ("COMPLETE", "target")
+    assert (outcome.steps_to_target, outcome.last_miss, outcome.steps_run) == (60, 50, 60)
+    assert outcome.examples_run == 60 * 64
+
+
+def test_equal_to_the_target_is_no_hit(tmp_path: Path) -> None:
+    code = "say(50, val_loss=0.5); say(100, val_loss=0.5)"
+    _, outcome = trained(pack(tmp_path, code), tmp_path)
+    assert outcome is not None
+    assert (outcome.stop_reason, outcome.steps_to_target) == ("budget", None)
+
+
+def test_it_goes_on_to_its_budget_where_the_target_does_not_stop_it(tmp_path: Path) -> None:
+    of = pack(tmp_path, LOSSES, stop_at_target=False)
+    measured, outcome = trained(of, tmp_path)
+    assert len(measured) == 10
+    assert outcome is not None
+    assert (outcome.stop_reason, outcome.steps_to_target, outcome.steps_run) == ("budget", 60, 100)
+
+
+@pytest.mark.parametrize(
+    ("code", "step"),
+    [
+        ("say(10, val_loss=1); say(20, val_loss=float('nan'))", 20),
+        ("say(10, val_loss=1); say(15, loss=float('inf'))", 15),
+        ("say(10, **{'train/loss': float('-inf')})", 10),
+    ],
+)
+def test_a_loss_that_is_not_finite_is_a_divergence(tmp_path: Path, code: str, step: int) -> None:
+    measured, outcome = trained(pack(tmp_path, code + "\ntime.sleep(1000)"), tmp_path)
+    assert all(m.step == 10 for m in measured)
+    assert outcome is not None
+    assert (outcome.status, outcome.stop_reason, outcome.steps_run) == (
+        *("INFEASIBLE", "diverged"),
+        step,
+    )
+
+
+def test_another_metric_may_be_infinite(tmp_path: Path) -> None:
+    code = "say(10, val_loss=0.4, gradient_norm=float('inf'))"
+    _, outcome = trained(pack(tmp_path, code), tmp_path)
+    assert outcome is not None
+    assert outcome.stop_reason == "target"
+
+
+def test_a_dominated_trial_is_ended(tmp_path: Path) -> None:
+    code = "for step in range(5, 100, 5): say(step, val_loss=1.0)\ntime.sleep(1000)"
+    of = pack(tmp_path, code, known=(20, 30), keep=2)
+    _, outcome = trained(of, tmp_path)
+    assert outcome is not None
+    assert (outcome.status, outcome.stop_reason, outcome.steps_run) == (
+        *("INCOMPLETE", "dominated"),
+        30,
+    )
+
+
+def test_a_tie_with_the_last_of_those_kept_is_a_hit(tmp_path: Path) -> None:
+    of = pack(tmp_path, "say(10, val_loss=1); say(30, val_loss=0)", known=(20, 30), keep=2)
+    _, outcome = trained(of, tmp_path)
+    assert outcome is not None
+    assert (outcome.stop_reason, outcome.steps_to_target) == ("target", 30)
+
+
+@pytest.mark.parametrize("last", ["say(105, val_loss=0.1)", "say(101, lr=1)"])
+def test_over_budget_it_is_ended_and_nothing_counts(tmp_path: Path, last: str) -> None:
+    code = f"say(45, val_loss=1); say(90, val_loss=0.9); {last}; time.sleep(1000)"
+    measured, outcome = trained(pack(tmp_path, code), tmp_path)
+    assert [m.step for m in measured] == [45, 90]
+    assert outcome is not None
+    assert (outcome.stop_reason, outcome.steps_to_target) == ("budget", None)
+    assert outcome.steps_run == 100
+
+
+def test_reports_of_one_step_are_one_measurement(tmp_path: Path) -> None:
+    code = """
+    say(10, loss=2.0); say(10, val_loss=1.0); say(12, loss=1.5); say(20, val_loss=0.9, lr=0.1)
+    say(0, val_loss=0.0); say(20, val_loss=0.1); say(60, val_loss=0.2)
+    """
+    measured, outcome = trained(pack(tmp_path, code), tmp_path)
+    assert [(m.step, dict(m.metrics)) for m in measured] == [
+        (10, {"loss": 2.0, "val_loss": 1.0}),
+        (20, {"val_loss": 0.9, "lr": 0.1}),
+        (60, {"val_loss": 0.2}),
+    ]
+    assert outcome is not None
+    assert (outcome.steps_to_target, outcome.last_miss) == (60, 20)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (
+            "say(10, val_loss=1); sys.exit('no data left')",
+            "ended after step 10 of 100: exit status 1",
+        ),
+        ("say(10, val_loss=1)", "ended after step 10 of 100: exit status 0"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "before its first report: signal 9 (SIGKILL)"),
+        ("pass", 'exit status 0; it reports by lines such as {"step": 1, "val_loss": 0.5}'),
+        ("say(100, loss=1)", "it has reported no val_loss: did you mean 'loss'?"),
+    ],
+)
+def test_a_program_that_ends_where_it_should_not(tmp_path: Path, code: str, message: str) -> None:
+    with pytest.raises(ProgramError) as error:
+        trained(pack(tmp_path, code), tmp_path)
+    first, *rest = str(error.value).splitlines()
+    assert first.startswith("train.py ended ")
+    assert message in first
+    assert rest[-1] == f"(its output: {tmp_path}/programs/trial/stdout.log)"
+    if "no data" in code:
+        assert rest[0] == "no data left"
+
+
+def test_two_metrics_that_are_one_are_refused(tmp_path: Path) -> None:
+    code = "say(1, **{'val/loss': 1, 'val_loss': 2}); time.sleep(1000)"
+    with pytest.raises(ExperimentError, match="which are one name here"):
+        trained(pack(tmp_path, code), tmp_path)
+
+
+def test_the_words_of_a_trial(tmp_path: Path) -> None:
+    code = "say(1, val_loss=0); open('words', 'w').write('\\n'.join(sys.argv[1:]))"
+    of = pack(
+        tmp_path,
+        code,
+        *("{budget}", "{seed}", "{folder}", "--lr={learning_rate}", "{flag}", "a {b", "{devices}"),
+        "{per_device}x{accumulate}",
+        metaparameters={"learning_rate": 1e-5, "flag": True, "accumulate": 4},
+    )
+    trained(of, tmp_path)
+    folder = str(tmp_path / "programs" / "trial")
+    words = (tmp_path / "words").read_text().splitlines()
+    seed = str((2**40 + 7) % 2**31)
+    expected = ["64", "100", seed, folder, "--lr=1e-05", "True", "a {b", "1", "16x4"]
+    assert words == expected
+
+
+def test_reports_in_a_file(tmp_path: Path) -> None:
+    code = """
+    say(5, val_loss=0.0)
+    with open(sys.argv[2] + "/log.jsonl", "w") as log:
+        log.write('{"step": 10, "val_loss": 1.0}\\n{"step": 20, "val_loss": 0.0}\\n')
+    """
+    of = pack(tmp_path, code, "{folder}", reports_file="{folder}/log.jsonl")
+    measured, outcome = trained(of, tmp_path)
+    assert [m.step for m in measured] == [10, 20]
+    assert outcome is not None
+    assert outcome.steps_to_target == 20
+
+
+RESUMABLE = """
+folder = sys.argv[2]
+checkpoint = os.path.join(folder, "checkpoint")
+step = 0
+if "--resume" in sys.argv:
+    step = int(open(checkpoint).read())
+here("starts", os.path.dirname(os.path.dirname(folder)))
+while step < 100:
+    step += 1
+    if step % 10 == 0:
+        say(step, val_loss=1 - step / 100)
+    with open(checkpoint + ".tmp", "w") as stream:
+        stream.write(str(step))
+    os.replace(stream.name, checkpoint)
+    time.sleep(0.01)
+"""
+
+
+def stopped_after(tmp_path: Path, reports: int) -> tuple[int, ...]:
+    """Stop a resumable trial once it has so many measurements; the steps of these."""
+    of = pack(tmp_path, RESUMABLE, "{folder}", resume="--resume")
+    training = ProgramTraining(of, folder=str(tmp_path / "programs"))
+    steps: list[int] = []
+
+    def enough() -> bool:
+        return len(steps) >= reports
+
+    for events in training.run(enough):
+        steps.extend(event.step for event in events if isinstance(event, Measurement))
+    assert training.active == ("trial",)
+    return tuple(steps)
+
+
+def test_a_trial_goes_on_from_its_folder(tmp_path: Path) -> None:
+    before = stopped_after(tmp_path, 2)
+    assert before[:2] == (10, 20)
+    of = pack(tmp_path, RESUMABLE, "{folder}", resume="--resume")
+    measured, outcome = trained(of, tmp_path)
+    assert [m.step for m in measured] == [10, 20, 30, 40, 50, 60]
+    seconds = [m.train_seconds for m in measured]
+    assert seconds == sorted(seconds)
+    assert outcome is not None
+    assert (outcome.steps_to_target, outcome.last_miss) == (60, 50)
+    assert len((tmp_path / "starts").read_text().split()) == 2
+
+
+def test_without_resume_it_begins_again(tmp_path: Path) -> None:
+    stopped_after(tmp_path, 2)
+    of = pack(tmp_path, RESUMABLE, "{folder}")
+    measured, _ = trained(of, tmp_path)
+    assert [m.step for m in measured] == [10, 20, 30, 40, 50, 60]
+
+
+def test_where_it_cannot_go_on_it_begins_again(tmp_path: Path) -> None:
+    stopped_after(tmp_path, 2)
+    (tmp_path / "programs" / "trial" / "checkpoint").write_text("not a number")
+    of = pack(tmp_path, RESUMABLE, "{folder}", resume="--resume")
+    measured, outcome = trained(of, tmp_path)
+    assert [m.step for m in measured] == [10, 20, 30, 40, 50, 60]
+    assert outcome is not None
+    assert outcome.last_miss == 50
+
+
+def test_what_an_earlier_run_has_measured_needs_no_program(tmp_path: Path) -> None:
+    trained(pack(tmp_path, RESUMABLE, "{folder}", resume="--resume"), tmp_path)
+    of = pack(tmp_path, RESUMABLE, "{folder}", resume="--resume", target="val_loss < 0.65")
+    _, outcome = trained(of, tmp_path)
+    assert outcome is not None
+    assert (outcome.steps_to_target, outcome.last_miss) == (40, 30)
+    assert len((tmp_path / "starts").read_text().split()) == 1
+
+
+def test_a_harder_target_goes_on(tmp_path: Path) -> None:
+    trained(pack(tmp_path, RESUMABLE, "{folder}", resume="--resume"), tmp_path)
+    of = pack(tmp_path, RESUMABLE, "{folder}", resume="--resume", target="val_loss < 0.25")
+    measured, outcome = trained(of, tmp_path)
+    assert [m.step for m in measured] == [10, 20, 30, 40, 50, 60, 70, 80]
+    assert outcome is not None
+    assert (outcome.steps_to_target, outcome.last_miss) == (80, 70)
+
+
+def test_half_a_recorded_line_is_left_out(tmp_path: Path) -> None:
+    stopped_after(tmp_path, 3)
+    recorded = tmp_path / "programs" / "trial" / "measurements.jsonl"
+    lines = recorded.read_text().splitlines(keepends=True)
+    recorded.write_text(lines[0] + lines[1][:9])
+    of = pack(tmp_path, RESUMABLE, "{folder}", resume="--resume")
+    measured, outcome = trained(of, tmp_path)
+    assert measured[0].step == 10
+    assert measured[1].step >= 30
+    assert outcome is not None
+    assert outcome.steps_to_target == 60
+
+
+def test_a_stop_leaves_no_process(tmp_path: Path) -> None:
+    code = (
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nhere('pid', '.')\nsay(1)\ntime.sleep(1000)"
+    )
+    of = pack(tmp_path, code)
+    asked = iter([False, False, True, True])
+    measured, outcome = trained(of, tmp_path, lambda: next(asked, True))
+    assert (measured, outcome) == ([], None)
+    for pid in re.findall(r"\d+", (tmp_path / "pid").read_text()):
+        assert not processes.alive(processes.identify(int(pid)))
+
+
+def test_a_pack_has_one_trial(tmp_path: Path) -> None:
+    of = pack(tmp_path, "pass")
+    training = ProgramTraining(of, folder=str(tmp_path))
+    with pytest.raises(ValueError, match="one trial, not 2"):
+        training.add(of.trials)
+    with pytest.raises(ValueError, match="too many"):
+        ProgramTraining(replace(of, trials=of.trials * 2), folder=str(tmp_path))
