@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from batchscale.output.errors import CommandError
 from batchscale.trials import OnMeasure, TrialRun, pick_device
 from experiments.plan import Measurement, Outcome, Pack, Study, Trial
+from experiments.programs.place import script_of
 from results.counts import count
 from results.schema import METRIC_COLUMNS
 from results.storage.location import default_results
@@ -132,6 +133,11 @@ def rerun(
     row = _row(opened, trial)
     if not row["metaparameters"] or not row["seed"]:
         raise CommandError(f"trial {trial} of {opened.root} was not trained by batchscale")
+    if row["engine"] == "program":
+        raise CommandError(
+            f"trial {row['trial']} of {opened.root} is of a program, which is not run here",
+            hint=script_of(opened.root, row["trial"]),
+        )
     point = Trial(
         id=row["trial"],
         index=int(row["index"]),

@@ -55,7 +55,7 @@ class TrainingError(ExperimentError):
 
 
 class ProgramError(RuntimeError):
-    """A user's program ended where it should not have; behind the first line its last output."""
+    """A user's program ended where it should not have; before the last line its last output."""
 
 
 @contextlib.contextmanager

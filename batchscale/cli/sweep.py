@@ -145,7 +145,8 @@ def _plan(studies: pd.DataFrame, format: Format) -> str:
     if "most_tokens" in table:
         of_tokens = f" ({count(int(table.pop('most_tokens').sum()), 'token')})"
     table["memory"] = [_mebibytes(size) for size in studies["memory"]]
-    table["at_most"] = [clock(hours * 3600) for hours in studies["worker_hours"]]
+    known = studies["worker_hours"].notna().all()  # of a program nothing is known beforehand
+    table["at_most"] = [clock(h * 3600) if known else None for h in studies["worker_hours"]]
     # As text: a field may be a list.
     same = [
         n for n in table.columns if n not in _FIXED_COLUMNS and table[n].map(str).nunique() == 1
@@ -159,13 +160,18 @@ def _plan(studies: pd.DataFrame, format: Format) -> str:
     example = studies.attrs.get("example_unit", "example")
     waits = "".join(f"{text}\n" for text in studies.attrs.get("waits", ()))
     unit = "GPU-hours" if studies.attrs.get("device") == "cuda" else "worker-hours"
+    cost = (
+        f"{hours:.2g} {unit} on this machine ({clock(hours * 3600)} on one worker, "
+        f"{evaluating / hours:.0%} of it for evaluations), "
+        if known
+        else ""
+    )
     return (
         f"{text}\n{count(len(studies), 'study')}, {count(wanted, 'feasible trial')} wanted, "
         f"{count(recorded, 'trial')} recorded"
         f"{f'; {all_of}' if all_of else ''}\n"
         f"at most {count(steps, 'step')}, {count(examples, example)}{of_tokens}, "
-        f"{hours:.2g} {unit} on this machine ({clock(hours * 3600)} on one worker, "
-        f"{evaluating / hours:.0%} of it for evaluations), if every trial ran its whole budget; "
+        f"{cost}if every trial ran its whole budget; "
         "stopping at the target and dominated stopping make it less\n"
         f"{waits}"
         f"{_layout_choices(studies)}"

@@ -137,6 +137,8 @@ class Sized:
         workload = workloads.identity(each.workload)
         untuned = {n: v for n, v in workload["fields"].items() if n not in each.search.space}
         workload = {**workload, "fields": untuned}
+        if isinstance(each.workload, Program) and "budget" in each.workload.names:
+            workload["budget_steps"] = self.budget_steps  # its schedule may depend on it
         if self.source is not None and "source" in workload:
             workload["source"] = self.source
         technique = identity.technique_identity(each.technique, base)

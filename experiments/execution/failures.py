@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from experiments.errors import ProgramError
+from experiments.programs.place import script_of
 from experiments.scheduling.messages import Cause, Failure
 from results.errors import line
 from results.failures import repeat_command
@@ -31,7 +32,7 @@ def describe(
     frame = user_frame(error.__traceback__)
     only = " ".join("".join(traceback.format_exception_only(error)).split())
     if isinstance(error, ProgramError):
-        text, only = str(error), str(error).partition("\n")[0]
+        text, only = str(error), str(error).rpartition("\n")[2]
     elif frame is not None:
         text = "".join(traceback.format_exception(type(error), error, frame, chain=False))
     elif isinstance(error, SyntaxError) and error.filename and is_users(error.filename):
@@ -62,12 +63,15 @@ def is_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or gpu or any(each in text for each in _MEMORY)
 
 
-def reproduce_command(trial: str, root: str, folder: str | None) -> str:
+def reproduce_command(trial: str, root: str, folder: str | None, *, script: bool = False) -> str:
     """``repeat_command`` where the trial may need files of the user that have just been run.
 
     Args:
         folder: where their names start; ``None`` where the trial needs none.
+        script: whether it is a program's, which a script in its folder starts.
     """
+    if script:
+        return script_of(root, trial)
     line = repeat_command(trial, root)
     if folder is None:
         return line

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import nan
 
 import numpy as np
 import torch
@@ -103,7 +104,9 @@ def forecast(studies: Sequence[Study], device: str) -> dict[str, Forecast]:
     """
     by_kind: dict[tuple[str, str], list[tuple[Study, StudyContext]]] = defaultdict(list)
     stacks: dict[str, bool] = {}
-    forecasts: dict[str, Forecast] = {}
+    unknown = Forecast(engine="program", seconds=nan, evaluation_seconds=nan, memory=0)
+    forecasts = {study.id: unknown for study in studies if study.workload.program}
+    studies = [study for study in studies if study.id not in forecasts]
     with single_thread():
         for study in sorted(studies, key=lambda study: study.batch_size):
             context = StudyContext.load(_alone(study), device)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.programs.place import FOLDER
 from results.errors import DatasetLostError
 from results.run_state.checkpoints import Checkpoints
 from results.run_state.claims import Claim, Claims
@@ -39,7 +40,7 @@ class Ledger(Checkpoints):
     @property
     def programs(self) -> str:
         """The folder of the trials of programs: a local one."""
-        return str(Path(self.location.path) / "programs")
+        return str(Path(self.location.path) / FOLDER)
 
     def take(
         self,

@@ -27,6 +27,7 @@ from experiments.execution.signals import Interrupted, Stop
 from experiments.execution.staging import file_specs
 from experiments.execution.worker import MakeTrainer, Pace, training
 from experiments.plan import Layout, Study
+from experiments.programs.place import check_place
 from experiments.records import amend, baselines, snapshots
 from experiments.records.no_target import no_target
 from experiments.records.planned import Planned, new_rows, planned
@@ -97,14 +98,9 @@ def sweep(
             hint='address="auto" finds or starts a Ray',
         )
     if experiment.program is not None:
-        if executor_kind is not executors.find("none"):
-            message = "a program is trained in this process so far, and not on Ray"
-            raise ExperimentError(message, hint="--address none")
+        check_place(address, results)
         pack_size = 1
     run = _Sweep(experiment, results, observer or ignore, pack_size, judge)
-    if experiment.program is not None and not run.location.local:
-        message = "the trials of a program have folders, and the results are no local folder"
-        raise ExperimentError(message, hint="--results DIR")
     run.plan(keep_old, retrain, executor_kind)
     while run.incomplete() or run.resolve():
         context = ExecutorContext(
@@ -323,6 +319,7 @@ class _Sweep:
                 reproduce_command,
                 root=self.location.root,
                 folder=self.experiment.base if file_specs(s.study for s in self.states) else None,
+                script=self.experiment.program is not None,
             ),
             divide=partial(snapshots.divide, Checkpoints(self.store.location)),
             record=partial(record_lost_trial, self.store),

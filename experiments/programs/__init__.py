@@ -25,9 +25,10 @@ theirs. The first report of a step counts. A target's metric, or a metric whose 
 ``loss``, that is not finite is a divergence. Step 0 is no evaluation. A program that ends by itself
 before its budget is an error, unless its next report would have been beyond the budget. A hit
 counts up to the budget. ``python`` as the first word is the interpreter that runs batchscale.
-A ``{seed}`` has 31 bits.
+A ``{seed}`` has 31 bits. ``{budget}`` in a command is part of the identity (a schedule may end
+there); the program is ended at its budget in any case.
 
 Not there yet: Ray (``--address none`` alone), metrics in CSV, TensorBoard or by a pattern,
 functions as programs, a check and a template of one, a command for its logs, results in an object
-store, notes on wide brackets, ``sweep --dry-run``, a recorded trial again.
+store, notes on wide brackets.
 """

@@ -9,7 +9,15 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,6 +26,7 @@ from experiments.errors import ProgramError, nearest
 from experiments.parallel.ranks import SOLO, Ranks
 from experiments.plan import Measurement, Outcome, Pack, StopReason, Trial
 from experiments.programs.command import command, filled
+from experiments.programs.place import write_script
 from experiments.programs.process import Ended, Process
 from experiments.programs.reports import Report
 from experiments.training.stopping import (
@@ -140,7 +149,7 @@ class ProgramTraining:
 
     def _attempt(
         self, should_stop: Callable[[], bool], before: list[Event] | None
-    ) -> Iterator[list[Event]]:
+    ) -> Generator[list[Event], None, bool]:
         """Run it once; whether it has reported anything, or was asked to stop.
 
         ``before``: the events of the runs that this one goes on from, if it does; they are given
@@ -172,6 +181,7 @@ class ProgramTraining:
     def _start(self, *, resume: bool) -> Process:
         program, folder, work = self._program, self._folder, self._study.workload.base
         parts = command(program, self._study, self._trial, folder, resume=resume)
+        write_script(folder, work, parts)
         reports = program.reports_file
         self._began = time.monotonic()
         return Process(
@@ -287,7 +297,7 @@ class ProgramTraining:
             message += f"; it has reported no {self._metric}: {near or ', '.join(self._names)}"
         elif ended.exit == 0 and not self._names:
             message += f'; it reports by lines such as {{"step": 1, "{self._metric}": 0.5}}'
-        lines = [message, *ended.stderr, f"(its output: {self._folder}/stdout.log)"]
+        lines = [*ended.stderr, f"(its output: {self._folder}/stdout.log)", message]
         raise ProgramError("\n".join(lines))
 
     # What earlier runs have reported

@@ -28,7 +28,7 @@ def test_it_appends_a_line_and_answers_whether_to_stop(
     monkeypatch.setenv(reporting.STOP, str(stop))
     assert bs.report(step=1, val_loss=torch.tensor(2.0), lr=np.float32(0.5)) is False
     stop.touch()
-    assert bs.report(step=np.int64(2), val_loss=float("nan")) is True
+    assert bs.report(step=int(np.int64(2)), val_loss=float("nan")) is True
     first, second = file.read_text().splitlines()
     assert json.loads(first) == {"step": 1, "val_loss": 2.0, "lr": 0.5}
     assert second == '{"step": 2, "val_loss": NaN}'

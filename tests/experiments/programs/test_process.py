@@ -369,7 +369,8 @@ def test_lines_are_the_same_in_any_pieces() -> None:
             text, expected = b"a\n\nbc\nd", [b"a", b"", b"bc", b"d"]
         else:
             text, expected = data, [b"one", b"two", b"", b"last"]
-        lines, got = Lines(), []
+        lines = Lines()
+        got: list[bytes] = []
         for start in range(0, len(text), size):
             got += lines.of(text[start : start + size])
         assert [*got, *lines.last()] == expected

@@ -10,11 +10,13 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 import batchscale as bs
+from batchscale.output.errors import CommandError
 from experiments.config.compile import load
 from experiments.errors import ExperimentError
 from experiments.execution.sweep import sweep
@@ -70,7 +72,7 @@ def trained(**changes: object) -> tuple[pd.DataFrame, list[Event]]:
     return bs.open("runs").trials, events
 
 
-def exact(lr: float, batch: int, factor: float = 1.0) -> float:
+def exact(lr: Any, batch: Any, factor: float = 1.0) -> float:
     """Steps to target of the quadratic, at evaluations every 5 steps."""
     w = 1.0
     for step in range(1, 201):
@@ -135,16 +137,24 @@ def test_a_divergence_is_infeasible() -> None:
 
 
 def test_a_program_that_fails_is_a_row_with_its_last_words(folder: Path) -> None:
-    code = "if given.lr > 0.3: sys.exit('the loss scale is zero')\n"
+    code = "if given.batch == 8: sys.exit('the loss scale is zero')\n"
     source = (folder / "train.py").read_text()
     (folder / "train.py").write_text(source.replace("folder = given", f"{code}folder = given"))
-    rows, _ = trained()
+    rows, events = trained()
     failed = rows[rows["stop_reason"] == "error"]
-    assert 0 < len(failed) < len(rows)
+    assert len(rows) == 9
+    assert failed["batch_size"].tolist() == [8, 8, 8]
     for error in failed["error"]:
-        first, second, *_ = error.splitlines()
-        assert first == "train.py ended before its first report: exit status 1"
-        assert second == "the loss scale is zero"
+        first, *_, last = error.splitlines()
+        assert first == "the loss scale is zero"
+        assert last == "train.py ended before its first report: exit status 1"
+    (note,) = (e.text for e in events if isinstance(e, Note) and "the same again" in e.text)
+    line = note.removeprefix("the same again: ").split()
+    again = subprocess.run(line, capture_output=True, check=False, text=True)
+    assert (again.returncode, again.stderr) == (1, "the loss scale is zero\n")
+    with pytest.raises(CommandError, match="is of a program") as error:
+        bs.rerun(failed["trial"].iloc[0], results="runs")
+    assert str(error.value.hint).endswith("/command.sh")
 
 
 def test_identity_is_the_program_and_its_parameters(folder: Path) -> None:
@@ -153,11 +163,15 @@ def test_identity_is_the_program_and_its_parameters(folder: Path) -> None:
 
     first = ids()
     base = f"{FILE['program']}"
-    same = [{"devices": 4}, {"budget": "300 steps"}, {"keep": "off"}, {"trials": 5}]
+    same: list[dict[str, object]] = [{"devices": 4}, {"keep": "off"}, {"trials": 5}]
     assert all(ids(**change) == first for change in same)
     (folder / "train.py").write_text("# a comment\n" + (folder / "train.py").read_text())
     assert ids() == first
     assert not {*ids(program=f"{base} --wd=0.1")} & {*first}
+    # A program that knows its budget may decay towards it; one that does not cannot.
+    assert not {*ids(budget="300 steps")} & {*first}
+    without = base.replace("{budget}", "1000")
+    assert ids(program=without, budget="300 steps") == ids(program=without)
     (folder / "config.json").write_text("{}")
     with_file = ids(files=["config.json"])
     (folder / "config.json").write_text("{ }")
@@ -177,9 +191,31 @@ def test_a_changed_program_is_asked_about(folder: Path) -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_what_a_sweep_of_a_program_needs() -> None:
-    with pytest.raises(ExperimentError, match="and not on Ray") as error:
+    with pytest.raises(ExperimentError, match="without Ray so far") as error:
         sweep(load(FILE), results="runs", address="auto")
     assert error.value.hint == "--address none"
+
+
+def test_a_plan_needs_no_run(folder: Path) -> None:
+    (folder / "nano.yaml").write_text(json.dumps(FILE))
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "batchscale",
+            "sweep",
+            "nano.yaml",
+            "--dry-run",
+            "--results",
+            "runs",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "3 studies, 9 feasible trials wanted" in run.stdout
+    assert "at most 1,800 steps, 16,800 examples, if every trial ran" in run.stdout
+    assert not (folder / "runs").exists()
 
 
 @pytest.mark.usefixtures("folder")
@@ -241,11 +277,10 @@ def test_a_sweep_that_is_killed_goes_on(folder: Path, signals: list[int]) -> Non
     ]
     assert rows["steps_to_target"].tolist() == pytest.approx(expected, nan_ok=True)
     measured = bs.open("runs").measurements
-    steps = measured.groupby("trial")["step"].apply(list)
-    for trial, row in rows.set_index("trial").iterrows():
-        end = int(row["steps_run"])
-        assert set(steps[trial]) <= set(range(5, end + 1, 5))
-        assert steps[trial][-1] == end
+    for row in rows.itertuples():
+        steps = measured["step"][measured["trial"] == row.trial].tolist()
+        assert {*steps} <= {*range(5, int(row.steps_run) + 1, 5)}  # type: ignore[call-overload]
+        assert steps[-1] == row.steps_run
 
 
 def programs(folder: Path) -> list[int]:

@@ -134,12 +134,11 @@ def test_reports_of_one_step_are_one_measurement(tmp_path: Path) -> None:
 def test_a_program_that_ends_where_it_should_not(tmp_path: Path, code: str, message: str) -> None:
     with pytest.raises(ProgramError) as error:
         trained(pack(tmp_path, code), tmp_path)
-    first, *rest = str(error.value).splitlines()
-    assert first.startswith("train.py ended ")
-    assert message in first
-    assert rest[-1] == f"(its output: {tmp_path}/programs/trial/stdout.log)"
-    if "no data" in code:
-        assert rest[0] == "no data left"
+    *others, output, last = str(error.value).splitlines()
+    assert last.startswith("train.py ended ")
+    assert message in last
+    assert output == f"(its output: {tmp_path}/programs/trial/stdout.log)"
+    assert others == (["no data left"] if "no data" in code else [])
 
 
 def test_two_metrics_that_are_one_are_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 import torch
 from torch.nn import functional as F
@@ -21,8 +22,8 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     workload = workloads.load("digits-softmax")
-    data = workload.data()
-    x, y = data["train"]
+    splits: Any = workload.data()
+    x, y = splits["train"]
     seed_torch(derive(given.seed, "init"), torch.device("cpu"))
     model = workload.model()
     optimizer = torch.optim.SGD(model.parameters(), lr=given.lr)
@@ -36,7 +37,7 @@ def main() -> None:
         optimizer.step()
         if step in evaluations:
             with torch.no_grad():
-                wrong = model(data["validation"][0]).argmax(1) != data["validation"][1]
+                wrong = model(splits["validation"][0]).argmax(1) != splits["validation"][1]
             stop = batchscale.report(step=step, loss=loss, validation_error=wrong.double().mean())
             if stop:
                 return
