@@ -17,8 +17,9 @@ worker claims, commits, reports and stops it in the same lines. The cut is as sm
    reports and keeps its output, bounded. Between both is ``guard``, a small process that ends all
    processes of the program when it is told, when the program ends, or when its worker dies.
 4. *Resumed.* The trial's folder, ``RESULTS/programs/TRIAL``, holds the program's checkpoints
-   (``{folder}``), its output, and ``measurements.jsonl``: what it has reported. With ``resume`` a
-   trial goes on from there, in any later run; without, it begins again in an empty folder.
+   (``{folder}``), its output, ``measurements.jsonl``: what it has reported, and who runs it: the
+   next worker waits until a dead one's program has ended. With ``resume`` a trial goes on from
+   there, in any later run; without, it begins again in an empty folder.
 
 Decided: a *measurement* is a report with the target's metric; other reports of the same step add
 theirs. The first report of a step counts. A target's metric, or a metric whose name ends in
@@ -29,6 +30,7 @@ A ``{seed}`` has 31 bits. ``{budget}`` in a command is part of the identity (a s
 there); the program is ended at its budget in any case.
 
 Not there yet: Ray (``--address none`` alone), metrics in CSV, TensorBoard or by a pattern,
-functions as programs, a check and a template of one, a command for its logs, results in an object
-store, notes on wide brackets.
+reports on standard output that nobody had read when the worker was killed (the guard could keep
+them), functions as programs, a check and a template of one, a command for
+its logs, results in an object store, notes on wide brackets, ending a program that hangs.
 """

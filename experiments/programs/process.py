@@ -19,12 +19,15 @@ from typing import IO
 
 from experiments.errors import ExperimentError
 from experiments.programs.reports import Followed, Lines, Report
+from results.run_state import processes
 
 GRACE_SECONDS = 30.0
 """Seconds from SIGTERM to SIGKILL: a program may save a checkpoint meanwhile."""
 REPORTS_VARIABLE, STOP_VARIABLE = "BATCHSCALE_REPORTS", "BATCHSCALE_STOP_FILE"
 """Environment variables of a program: the file to which ``batchscale.report`` appends, and one that
 is there once the program is to stop."""
+REPORTS, RUNNING = "reports.jsonl", "running.json"
+"""In a trial's folder: the file of the first variable, and the identity of the last guard."""
 _GUARD = Path(__file__).with_name("guard.py")
 _LARGEST_LOG = 4 * 2**20
 _STDERR_LINES, _STDERR_WIDTH = 20, 500
@@ -77,7 +80,7 @@ class Process:
                 What it says by ``batchscale.report`` is read in any case.
         """
         self._reports: queue.Queue[Report | ExperimentError] = queue.Queue()
-        reports, self._stop_file = folder / "reports.jsonl", folder / "stop"
+        reports, self._stop_file = folder / REPORTS, folder / "stop"
         for file in (reports, self._stop_file):  # of an earlier run
             file.unlink(missing_ok=True)
         self._of_output = metrics is None
@@ -113,6 +116,8 @@ class Process:
             )
         finally:
             os.close(written)
+        running = json.dumps(processes.identify(self._guard.pid))
+        (folder / RUNNING).write_text(running, encoding="utf-8")
         self._stderr: deque[bytes] = deque(maxlen=_STDERR_LINES)
         assert self._guard.stdout is not None
         assert self._guard.stderr is not None
@@ -214,6 +219,16 @@ class Process:
         for line in lines.last() if reports else ():
             self._put(line)
         log.close()
+
+
+def runs_in(folder: Path) -> bool:
+    """Whether a program that a dead worker has started in the folder of its trial still runs, as
+    far as this machine knows: its guard ends it within ``GRACE_SECONDS``."""
+    try:
+        running = json.loads((folder / RUNNING).read_text(encoding="utf-8"))
+        return processes.alive(running) is True
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
 
 
 class _Log:

@@ -27,8 +27,8 @@ from experiments.parallel.ranks import SOLO, Ranks
 from experiments.plan import Measurement, Outcome, Pack, StopReason, Trial
 from experiments.programs.command import command, filled
 from experiments.programs.place import write_script
-from experiments.programs.process import Ended, Process
-from experiments.programs.reports import Report
+from experiments.programs.process import REPORTS, Ended, Process, runs_in
+from experiments.programs.reports import Followed, Report
 from experiments.training.stopping import (
     STATUS,
     Evaluation,
@@ -133,9 +133,18 @@ class ProgramTraining:
             ProgramError: it ended by itself before its budget, or failed.
             ExperimentError: a report cannot be read.
         """
+        while runs_in(self._folder):  # of a worker that has died
+            if should_stop():
+                return
+            time.sleep(_POLL_SECONDS)
+            yield []
         recorded = self._recorded() if self._program.resume else []
         if recorded:
             events = self._replayed(recorded)
+            self._began = time.monotonic()
+            # What it has still reported while no worker read it.
+            unread = Followed(self._folder / REPORTS).more(ended=True)
+            events += self._taken(filter(None, map(Report.of_line, unread)))
             if self._outcome is None:
                 resumed = yield from self._attempt(should_stop, events)
                 if resumed:

@@ -40,8 +40,11 @@ while step < given.steps:
     step += 1
     w -= given.lr * factor * min(1, given.batch / 16) * w
     if step % 5 == 0:
-        say(step, val_loss=w * w if abs(w) < 1e100 else float("nan"), lr=given.lr)
+        loss = w * w if abs(w) < 1e100 else float("nan")
+        say(step, val_loss=loss, lr=given.lr)
         if given.out:
+            with open(os.path.join(folder, "log.jsonl"), "a") as stream:
+                print(json.dumps({"step": step, "val_loss": loss}), file=stream)
             with open(saved + ".tmp", "w") as stream:
                 json.dump([step, w], stream)
             os.replace(stream.name, saved)
@@ -229,6 +232,7 @@ RESUMED = {
     **FILE,
     "program": f"{FILE['program']} --out={{folder}}",
     "resume": "--resume",
+    "metrics": "{folder}/log.jsonl",
     "grid": {"batch_size": [4, 16]},
     "search": {"learning_rate": {"log": [0.02, 0.3]}},
     "keep": "off",

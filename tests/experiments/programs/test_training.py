@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -256,6 +259,58 @@ def test_a_harder_target_goes_on(tmp_path: Path) -> None:
     assert [m.step for m in measured] == [10, 20, 30, 40, 50, 60, 70, 80]
     assert outcome is not None
     assert (outcome.steps_to_target, outcome.last_miss) == (80, 70)
+
+
+def test_what_was_reported_while_nobody_read_it_counts(tmp_path: Path) -> None:
+    stopped_after(tmp_path, 2)
+    folder = tmp_path / "programs" / "trial"
+    step = int((folder / "checkpoint").read_text())
+    (folder / "checkpoint").write_text("75")
+    lines = [f'{{"step": {s}, "val_loss": {1 - s / 100}}}' for s in range(10, 80, 10)]
+    (folder / "reports.jsonl").write_text("\n".join([*lines, '{"step": 99, "val_l']))
+    of = pack(tmp_path, RESUMABLE, "{folder}", resume="--resume")
+    measured, outcome = trained(of, tmp_path)
+    assert step < 60
+    assert [m.step for m in measured] == [10, 20, 30, 40, 50, 60]
+    assert outcome is not None
+    assert (outcome.steps_to_target, outcome.last_miss) == (60, 50)
+
+
+WORKER = """
+import sys
+from pathlib import Path
+from experiments.programs import process as module
+module.GRACE_SECONDS = 1.5
+folder = Path(sys.argv[1])
+folder.mkdir(parents=True)
+code = "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+code += "open('pid', 'w').write(str(os.getpid())); print('{\\"step\\": 1}'); time.sleep(1000)"
+process = module.Process([sys.executable, "-c", code], folder=folder, work=sys.argv[2])
+while not process.reports(1.0):
+    pass
+print("runs", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_trial_waits_for_the_program_of_a_dead_worker(tmp_path: Path) -> None:
+    folder = tmp_path / "programs" / "trial"
+    root = str(Path(__file__).parents[3])
+    with subprocess.Popen(
+        [sys.executable, "-c", WORKER, str(folder), str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": root},
+    ) as worker:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == b"runs\n"
+        worker.kill()
+    code = """
+    pid = open("pid").read()
+    say(10, val_loss=0.0, alive=float(os.path.exists(f"/proc/{pid}")))
+    """
+    measured, _ = trained(pack(tmp_path, code), tmp_path)
+    assert [dict(m.metrics) for m in measured] == [{"val_loss": 0.0, "alive": 0.0}]
 
 
 def test_half_a_recorded_line_is_left_out(tmp_path: Path) -> None:
