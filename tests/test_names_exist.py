@@ -35,7 +35,7 @@ OTHERS = {
     "--working-dir": "", "--group": "install", "--no-deps": "install", "--logdir": "tensorboard",
     "--renew": "docs/gallery.py", "--replicates": "validation", "--to": "", "--processes": "",
     "--project": "my_importer.py", "--slow-part": "pytest",
-    "--batch": "train.py", "--lr": "", "--resume": "resume:", "--out": "folder",
+    "--batch": "", "--max": "", "--lr": "", "--resume": "resume:", "--out": "folder",
 }  # fmt: skip
 """Options of other programs, each with what stands beside it."""
 MODULES = {"analysis", "api", "exchange", "reporting", "run", "training", "upkeep", "mplstyle"}
