@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from batchscale.analysis import techniques as techniques
     from batchscale.api import check as check
     from batchscale.api import listing as list  # noqa: F401
+    from batchscale.api import logs as logs
     from batchscale.api import new as new
     from batchscale.api import open as open
     from batchscale.api import query as query
@@ -54,6 +55,7 @@ _HOMES = {
     "fsck": "batchscale.upkeep:fsck",
     "laws": "batchscale.analysis:laws",
     "list": "batchscale.api:listing",
+    "logs": "batchscale.api:logs",
     "new": "batchscale.api:new",
     "open": "batchscale.api:open",
     "optimal_batch": "batchscale.analysis:optimal_batch",

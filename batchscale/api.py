@@ -6,6 +6,7 @@ torch and Ray are not installed.
 
 from __future__ import annotations
 
+import glob
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -133,21 +134,92 @@ def check(
     observer: Callable[[str], None] = lambda _: None,
     **fields: Any,
 ) -> list[Finding]:
-    """Check that a workload keeps its contract. See `experiments.training.check`.
+    """Check that a workload keeps its contract (`experiments.training.check`), or the program of an
+    experiment file, in a minute (`experiments.programs.check`).
 
     Args:
+        workload: the workload; or the path of an experiment file, which has all that is to be said.
         observer: called with a few words for each check that begins.
         fields: of the workload.
     """
     from batchscale.trials import pick_device, reference
     from experiments.training.check import check
 
+    if isinstance(workload, str) and workload.endswith((".yaml", ".yml")):
+        return _check_program(workload, observer)
     return check(
         reference(workload, fields),
         batch_size=batch_size,
         device=pick_device(device),
         observer=observer,
     )
+
+
+def _check_program(experiment: str, observer: Callable[[str], None]) -> list[Finding]:
+    from batchscale.output.errors import CommandError
+    from experiments.config.compile import load
+    from experiments.programs.check import check
+
+    loaded = load(experiment)
+    if not loaded.is_program:
+        raise CommandError(
+            f"check takes a workload, and {experiment} is an experiment file",
+            hint=f"batchscale sweep {experiment} --dry-run checks it",
+        )
+    return check(loaded.studies(), observer=observer)
+
+
+def logs(trial: str, results: str | Path | Location | None = None, *, stderr: bool = False) -> str:
+    """The last 4 to 8 MiB that a trial of a program has written to standard output, or to standard
+    error; it may run still.
+
+    Args:
+        trial: its id, or how that begins.
+
+    Raises:
+        CommandError: there is none, or it ran on another machine.
+    """
+    from batchscale.output.errors import CommandError
+    from experiments.programs.place import FOLDER
+    from results.counts import count
+    from results.storage.location import Location, default_results
+
+    location = Location.of(results or default_results())
+    folder = Path(location.path) / FOLDER
+    found = sorted(folder.glob(f"{glob.escape(trial)}*")) if location.local else []
+    if len(found) != 1:
+        what = f"{count(len(found), 'trial')} of programs begin" if found else "no program's begins"
+        raise CommandError(
+            f"{what} with {trial!r} in {location.display(FOLDER)}",
+            hint="give more of its digits"
+            if found
+            else "the error of its row names its folder, which is on the machine that trained it",
+        )
+    name = "stderr.log" if stderr else "stdout.log"
+    files = [found[0] / f"{name}.1", found[0] / name]
+    return "".join(f.read_text("utf-8", "replace") for f in files if f.exists())
+
+
+def new_program(program: str | Path) -> Path:
+    """Write an experiment file for a program, from the options that it declares by argparse; its
+    path.
+
+    Raises:
+        CommandError: there is such a file already.
+        ExperimentError: the program cannot be read, or has no option for a batch size.
+    """
+    from batchscale.output.errors import CommandError
+    from experiments.programs.template import template
+
+    path = Path(program)
+    text, beside = template(path), path.with_suffix(".yaml")
+    try:
+        with beside.open("x", encoding="utf-8") as out:
+            out.write(text)
+    except FileExistsError:
+        hint = "nothing was written; move it away"
+        raise CommandError(f"{beside} exists already", hint=hint) from None
+    return beside
 
 
 def new(file: str | Path) -> tuple[Path, Path]:

@@ -32,6 +32,7 @@ COMMANDS: dict[str, Callable[..., int | None]] = {
     "trial": trial.trial,
     "check": trial.check,
     "new": trial.new,
+    "logs": trial.logs,
     "regimes": analysis.regimes,
     "techniques": analysis.techniques,
     "plot": analysis.plot,

@@ -141,7 +141,11 @@ def _techniques(texts: Sequence[str]) -> dict[str, Any] | None:
 
 def check(
     workload: Annotated[
-        str, typer.Argument(metavar="WORKLOAD", help="A workload's name, or file.py:Class.")
+        str,
+        typer.Argument(
+            metavar="WORKLOAD",
+            help="A workload's name, or file.py:Class; or an experiment file with a program.",
+        ),
     ],
     fields: Annotated[
         list[str] | None,
@@ -155,35 +159,71 @@ def check(
     format: Fmt = "table",
     json: Json = False,
 ) -> int:
-    """Check that a workload keeps its contract.
+    """Check that a workload keeps its contract, or a program.
 
-    Equal micro-batches, invariant evaluation, seeded weights; whether it can be stacked; speed.
+    Equal micro-batches, invariant evaluation, seeded weights; whether it can be stacked; speed. Of
+    a program: its reports, its end, its seed and its batch size, in a minute.
     """
     from batchscale import api
-    from batchscale.output.errors import CommandError
 
-    if workload.endswith((".yaml", ".yml")):
-        raise CommandError(
-            f"check takes a workload, and {workload} is an experiment file",
-            hint=f"batchscale sweep {workload} --dry-run checks it",
-        )
+    def observer(part: str) -> None:
+        say(f"{part} …", file=sys.stderr)
+
     findings = api.check(
         workload,
         batch_size=batch_size,
         device=device,
-        observer=lambda part: say(f"{part} …", file=sys.stderr),
+        observer=observer,
         **assignments(fields or [], "--param"),
     )
-    print(_findings(findings, output_format(format, json)), end="")
+    what = "program" if workload.endswith((".yaml", ".yml")) else "workload"
+    print(_findings(findings, output_format(format, json), what), end="")
     return 1 if any(finding.passed is False for finding in findings) else 0
 
 
+def logs(
+    trial: Annotated[
+        str, typer.Argument(metavar="TRIAL", help="The id of a program's trial, or its first part.")
+    ],
+    results: Results = None,
+    stderr: Annotated[
+        bool, typer.Option("--stderr", help="Its standard error, not its standard output.")
+    ] = False,
+) -> None:
+    """Print what a trial of your own program has written, also while it runs."""
+    from batchscale import api
+
+    print(api.logs(trial, results, stderr=stderr), end="")
+
+
 def new(
-    file: Annotated[str, typer.Argument(metavar="FILE.py", help="The file to write.")],
+    file: Annotated[
+        str | None, typer.Argument(metavar="FILE.py", help="The file to write.")
+    ] = None,
+    program: Annotated[
+        str | None,
+        option(
+            "--program",
+            "TRAIN.py",
+            "Instead: write an experiment for your own program, from its argparse options.",
+        ),
+    ] = None,
 ) -> None:
     """Write a workload and an experiment to start from."""
     from batchscale import api
+    from batchscale.output.errors import CommandError
 
+    if (file is None) == (program is None):
+        raise CommandError("new takes a FILE.py to write, or --program TRAIN.py")
+    if program is not None:
+        beside = api.new_program(program)
+        print(
+            f"wrote {beside}: look at its target. Next:\n"
+            f"  batchscale check {beside}\n"
+            f"  batchscale sweep {beside}"
+        )
+        return
+    assert file is not None
     workload, experiment = api.new(file)
     (name,) = re.findall(r"^class (\w+)", workload.read_text("utf-8"), re.MULTILINE)
     spec = f"{workload}:{name}"
@@ -195,14 +235,14 @@ def new(
     )
 
 
-def _findings(findings: Sequence[Finding], format: Format) -> str:
+def _findings(findings: Sequence[Finding], format: Format, what: str) -> str:
     """A row a check, passed or not; facts have no verdict."""
     if format in ("json", "csv"):
         return render([vars(finding) for finding in findings], format)
     verdicts = {True: "pass", False: "FAIL", None: ""}
     rows = [{"check": f.check, "": verdicts[f.passed], "finding": f.finding} for f in findings]
     failed = sum(finding.passed is False for finding in findings)
-    end = f"{failed} of the checks failed" if failed else "the workload keeps its contract"
+    end = f"{failed} of the checks failed" if failed else f"the {what} keeps its contract"
     return render(rows, format) + (f"\n{end}\n" if format == "table" else "")
 
 

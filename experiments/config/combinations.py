@@ -112,7 +112,7 @@ def combinations(file: ExperimentFile) -> tuple[list[Combination], Tuning]:
         ExperimentError: an unknown name or value anywhere in the grid or the search.
         WorkloadError: the workload itself is wrong.
     """
-    grid = Grid.read(file) if file.program is None else program_grid(file)
+    grid = Grid.read(file) if not file.is_program else program_grid(file)
     tuned = Tuning.read(file, grid)
     picked = None if file.points is None else HandPicked(file, grid)
     result = []

@@ -117,8 +117,8 @@ class Experiment(ExperimentFile):
         schedules = list({c.schedule.name: c.schedule for c in self.combinations}.values())
         left_out = {"keep", "files", *(self.grid.keys() & EITHER_KEYS)}
         left_out |= {"design"} if self.design == "product" else set()
-        if self.program is not None:
-            left_out |= {"workload", *OF_WORKLOADS}
+        if self.is_program:
+            left_out |= {*OF_WORKLOADS, *(["workload"] if self.program else [])}
         data = self.model_dump(exclude_none=True, exclude=left_out)
         if self.points is not None:  # their number, where the file has no `trials`
             data["trials"] = max(map(self._trials, self.combinations))
@@ -135,7 +135,7 @@ class Experiment(ExperimentFile):
             "keep": "off" if self.keep is None else self.keep,
             "method": self.search_method,
         }
-        if self.program is None:
+        if not self.is_program:
             data["workers"] = self._layout.workers
         if self.files:
             data["files"] = list(self.files)
@@ -226,7 +226,7 @@ class Experiment(ExperimentFile):
         return replace(
             layout,
             micro_batch=self.micro_batch,
-            gpus_per_worker=self.gpus or 0.0,
+            gpus_per_worker=float(self.devices or self.gpus or 0.0),
         )
 
     def _search_id(self, sized: Sized, to_target: int | None, like: str | None) -> str:

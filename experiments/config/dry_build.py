@@ -80,7 +80,7 @@ class DryBuild:
             WorkloadError: the data cannot be loaded, or the workload breaks its contract; with the
                 place of a field that the error names.
         """
-        if self._file.program is not None:
+        if self._file.is_program:
             return None
         key = canonical(combination.workload.fields)
         if key not in self._train_sizes:
@@ -117,7 +117,7 @@ class DryBuild:
             ExperimentError: an owner refuses it; with its place. What a user's own optimizer or
                 schedule raises passes unchanged.
         """
-        if self._file.program is not None:
+        if self._file.is_program:
             return
         places, paths = self._file.places, combination.paths
         workload, optimizer = combination.workload, combination.optimizer

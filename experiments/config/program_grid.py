@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from experiments.config.grid import Grid, axis_values
 from experiments.config.schema import EITHER_KEYS, ExperimentFile
 from experiments.errors import nearest
 from experiments.programs.algorithm import OWN, ProgramOptimizer, ProgramSchedule, argument_names
-from experiments.search.space import SCALES
 from workloads.user_code.program import OF_TRIAL
 
 OF_WORKLOADS = (
@@ -69,14 +67,7 @@ def program_grid(file: ExperimentFile) -> Grid:
 
 def _check_search(file: ExperimentFile, names: list[str]) -> None:
     """What is below ``search`` are names of the command, and each other name is there."""
-    given: dict[str, tuple[str, ...]] = {}
-    for name, value in file.search.items():
-        section = isinstance(value, Mapping) and not (len(value) == 1 and {*value} <= {*SCALES})
-        inner: Mapping[str, Any] = value if section else {name: value}
-        for each in inner:
-            given[each] = ("search", name, each) if section else ("search", name)
-    for row in file.points if isinstance(file.points, list) else ():
-        given |= dict.fromkeys(row if isinstance(row, Mapping) else (), ("points",))
+    given = file.search_paths
     for name, path in given.items():
         if name not in names:
             message = f"{name} is no name of the command, or is in the grid"

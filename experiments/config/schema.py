@@ -18,7 +18,9 @@ from experiments.config.yaml_lines import Path, Places
 from experiments.errors import ExperimentError, elsewhere, nearest
 from experiments.factors.design import Design
 from experiments.plan import Precision
+from experiments.programs.parse import command_of_function, is_function
 from experiments.programs.parse import parse as parse_program
+from experiments.search.space import SCALES
 from experiments.techniques import SETTINGS
 from experiments.typed import Count, Keys, Number, Texts, Whole, checked
 from workloads.user_code.program import Program
@@ -202,12 +204,17 @@ class ExperimentFile(Keys):
 
     @functools.cached_property
     def spec(self) -> str | Program:
-        """What loads the workload: its name, its file, or the program itself."""
-        if self.program is None:
-            return self.workload
+        """What loads the workload: its name, its file, or the program itself, which a function of
+        a file is too."""
+        command = self.program
+        if command is None:
+            if not is_function(self.workload, self._base):
+                return self.workload
+            own = ("batch_size", "budget", "seed", "folder")
+            command = command_of_function(self.workload, [*own, *self.grid, *self.search_paths])
         with self._places.errors_at(()):
             return parse_program(
-                self.program,
+                command,
                 files=self.files,
                 resume=self.resume,
                 metrics=self.metrics,
@@ -216,9 +223,27 @@ class ExperimentFile(Keys):
             )
 
     @property
+    def is_program(self) -> bool:
+        """Whether it sweeps a program, or a function."""
+        return isinstance(self.spec, Program)
+
+    @property
+    def search_paths(self) -> dict[str, Path]:
+        """The names below ``search`` of a program, in sections or not, with their places."""
+        paths: dict[str, Path] = {}
+        for name, value in self.search.items():
+            section = isinstance(value, Mapping) and not (len(value) == 1 and {*value} <= {*SCALES})
+            inner: Mapping[str, Any] = value if section else {name: value}
+            for each in inner:
+                paths[each] = ("search", name, each) if section else ("search", name)
+        for row in self.points if isinstance(self.points, list) else ():
+            paths |= dict.fromkeys(row if isinstance(row, Mapping) else (), ("points",))
+        return paths
+
+    @property
     def ratio(self) -> float | None:
         """The ratio of the evaluation grid; ``None``: a program evaluates when it does."""
-        return self.evaluation_ratio if self.program is None else None
+        return None if self.is_program else self.evaluation_ratio
 
     def path_of(self, key: str) -> Path:
         """The place of a key that may be in the grid or beside it."""
@@ -229,7 +254,7 @@ class ExperimentFile(Keys):
         return self._places.error(path, message, hint)
 
     def _check_program_keys(self) -> None:
-        for key in _OF_PROGRAMS if self.program is None else ():
+        for key in () if self.is_program else _OF_PROGRAMS:
             if key in self.model_fields_set:
                 hint = "program: python train.py --batch_size={batch_size} …, for workload: …"
                 raise self.error((key,), f"{key} is of programs, and this is a workload", hint)

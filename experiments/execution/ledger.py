@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.programs.place import FOLDER
+from experiments.programs.place import folder_of_trials
 from results.errors import DatasetLostError
 from results.run_state.checkpoints import Checkpoints
 from results.run_state.claims import Claim, Claims
@@ -39,8 +38,8 @@ class Ledger(Checkpoints):
 
     @property
     def programs(self) -> str:
-        """The folder of the trials of programs: a local one."""
-        return str(Path(self.location.path) / FOLDER)
+        """The folder of the trials of programs."""
+        return folder_of_trials(self.location, reached=True)
 
     def take(
         self,

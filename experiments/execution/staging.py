@@ -14,16 +14,20 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from filecmp import cmp
 from pathlib import Path
 
 from experiments.errors import ExperimentError
 from experiments.plan import Study
 from workloads.user_code.data_files import staged_place
 from workloads.user_code.local_imports import PACKAGED, local_modules
+from workloads.user_code.program import Program
 
 _THEIRS = {"torch", "torchvision", "ray", "numpy", "pandas", "pyarrow", "scipy"}
 _LARGEST_DATA_FILE = 2**28
 """Bytes of a data file that is sent to workers; Ray refuses a folder of twice as much."""
+_PROGRAM = "program"
+"""The folder of a program's files."""
 _SKIP = shutil.ignore_patterns("__pycache__", ".*", "*.pyc")
 
 
@@ -43,8 +47,11 @@ class Staged:
         Raises:
             ExperimentError: this process has none.
         """
-        ref = study.workload
-        ref = replace(ref, spec=self.specs.get(ref.spec, ref.spec), base=self._here())
+        ref, here = study.workload, self._here()
+        if isinstance(ref.spec, str):
+            ref = replace(ref, spec=self.specs.get(ref.spec, ref.spec), base=here)
+        else:
+            ref = replace(ref, base=_place_of_program(ref.base or ".", f"{here}/{_PROGRAM}"))
         name = study.layout.name
         return replace(
             study,
@@ -77,7 +84,11 @@ def file_specs(studies: Iterable[Study]) -> list[str]:
 
 @contextmanager
 def staged(
-    base: str | None, specs: Iterable[str], files: Iterable[str], data_files: Iterable[str] = ()
+    base: str | None,
+    specs: Iterable[str],
+    files: Iterable[str],
+    data_files: Iterable[str] = (),
+    program: Program | None = None,
 ) -> Iterator[Staged]:
     """Copy the files that ``specs`` (``file.py:Name``) and ``files`` name into a new folder.
 
@@ -91,6 +102,8 @@ def staged(
         files: more files and folders, as the experiment file lists them: data, and modules whose
             names no import statement says.
         data_files: those that workloads and techniques name as theirs.
+        program: of the experiment. What it consists of has a folder of its own, where its names
+            hide no package.
 
     Raises:
         ExperimentError: a file does not exist, or its name would hide a package; two files have the
@@ -106,16 +119,13 @@ def staged(
             path, _, name = spec.rpartition(":") if ".py:" in spec else (spec, "", "")
             if not path.endswith(".py"):
                 continue
-            place = _copy(start, path, folder)
+            place = _copy_with_imports(start, path, folder)
             renamed[spec] = f"{place}:{name}" if name else place
-            # What the file imports of its folder goes to the same places beside its copy.
-            source, copy = _resolved(start, path), folder / place
-            for module in local_modules(source).values():
-                beside = module.relative_to(source.parent)
-                called = f"{beside}, which {source.name} imports"
-                _copy_file(module, copy.parent / beside, called)
+        inner = folder / _PROGRAM if program else folder
+        for path in program.named_files(start) if program else ():
+            _copy_with_imports(start, path, inner)
         for file in files:
-            _copy(start, file, folder)
+            _copy(start, file, inner)
         for path in sorted(set(data_files)):
             _copy_data_file(start, path, folder)
         _refuse_clashes(folder)
@@ -123,6 +133,27 @@ def staged(
         (folder / marker).touch()
         moved_specs = {old: new for old, new in renamed.items() if old != new}
         yield Staged(folder=str(folder), marker=marker, specs=moved_specs)
+
+
+def _copy_with_imports(start: Path, name: str, folder: Path) -> str:
+    """Copy a file, and what it imports of its own folder to the same places beside its copy; its
+    path in ``folder``."""
+    place = _copy(start, name, folder)
+    source = _resolved(start, name)
+    for module in local_modules(source).values() if source.suffix == ".py" else ():
+        beside = module.relative_to(source.parent)
+        called = f"{beside}, which {source.name} imports"
+        _copy_file(module, (folder / place).parent / beside, called)
+    return place
+
+
+def _place_of_program(base: str, copy: str) -> str:
+    """Where a worker runs a program: in the experiment's folder, with all that is beside it, if
+    this machine has that; else in the copy of what the experiment names."""
+    files = [path for path in Path(copy).rglob("*") if path.is_file()]
+    there = [Path(base) / path.relative_to(copy) for path in files]
+    same = all(p.is_file() and cmp(p, q) for p, q in zip(there, files, strict=True))
+    return base if same and os.path.isdir(base) else copy
 
 
 def _copy(start: Path, name: str, folder: Path) -> str:

@@ -27,7 +27,6 @@ from experiments.execution.signals import Interrupted, Stop
 from experiments.execution.staging import file_specs
 from experiments.execution.worker import MakeTrainer, Pace, training
 from experiments.plan import Layout, Study
-from experiments.programs.place import check_place
 from experiments.records import amend, baselines, snapshots
 from experiments.records.no_target import no_target
 from experiments.records.planned import Planned, new_rows, planned
@@ -45,6 +44,7 @@ from results.run_state.claims import Claims, trials_of
 from results.schema import json_text
 from results.storage.location import Location
 from results.store import Store
+from workloads.user_code.program import Program
 
 _END = {"low": "lower", "high": "upper"}
 
@@ -97,8 +97,7 @@ def sweep(
             "callbacks are Ray Tune's, and --address none runs without it",
             hint='address="auto" finds or starts a Ray',
         )
-    if experiment.program is not None:
-        check_place(address, results)
+    if experiment.is_program:
         pack_size = 1
     run = _Sweep(experiment, results, observer or ignore, pack_size, judge)
     run.plan(keep_old, retrain, executor_kind)
@@ -115,6 +114,7 @@ def sweep(
             missing=sum(state.remaining().trials for state in run.states),
             data_files=data_files(experiment.combinations, experiment.base),
             grows_to=grows_to,
+            program=experiment.spec if isinstance(experiment.spec, Program) else None,
             callbacks=callbacks,
             over=lambda: bool(stop),
         )
@@ -319,7 +319,7 @@ class _Sweep:
                 reproduce_command,
                 root=self.location.root,
                 folder=self.experiment.base if file_specs(s.study for s in self.states) else None,
-                script=self.experiment.program is not None,
+                script=self.experiment.is_program,
             ),
             divide=partial(snapshots.divide, Checkpoints(self.store.location)),
             record=partial(record_lost_trial, self.store),

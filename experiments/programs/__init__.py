@@ -13,9 +13,9 @@ worker claims, commits, reports and stops it in the same lines. The cut is as sm
 2. *Trained.* ``training.ProgramTraining`` is the pack of one trial. There is no evaluation grid:
    what the program reports are the evaluations. The stopping rules are those of
    ``experiments.training.stopping``, asked at each of them.
-3. *Run.* ``process.Process`` starts the program in a process group of its own, reads what it
-   reports and keeps its output, bounded. Between both is ``guard``, a small process that ends all
-   processes of the program when it is told, when the program ends, or when its worker dies.
+3. *Run.* ``process.Process`` reads what the program reports. Between both is ``guard``, a small
+   process that starts the program in a process group of its own, keeps its output, bounded, and
+   ends all its processes when it is told, when the program ends, or when its worker dies.
 4. *Resumed.* The trial's folder, ``RESULTS/programs/TRIAL``, holds the program's checkpoints
    (``{folder}``), its output, ``measurements.jsonl``: what it has reported, and who runs it: the
    next worker waits until a dead one's program has ended. With ``resume`` a trial goes on from
@@ -29,8 +29,13 @@ counts up to the budget. ``python`` as the first word is the interpreter that ru
 A ``{seed}`` has 31 bits. ``{budget}`` in a command is part of the identity (a schedule may end
 there); the program is ended at its budget in any case.
 
-Not there yet: Ray (``--address none`` alone), metrics in CSV, TensorBoard or by a pattern,
-reports on standard output that nobody had read when the worker was killed (the guard could keep
-them), functions as programs, a check and a template of one, a command for
-its logs, results in an object store, notes on wide brackets, ending a program that hangs.
+A worker of a cluster runs it in the folder of the experiment file, if that is the same on its
+machine, and else in a copy of what the experiment names. It has the GPUs of ``devices``, all on one
+machine. Where its machine does not reach the results folder, trials have a temporary folder of that
+machine, and go on only there.
+
+A function of a file is the program ``python -P -m batchscale.function FILE:NAME NAME=VALUE …``.
+
+Not there yet: trials of several machines, metrics in CSV, TensorBoard or by a pattern, notes on
+wide brackets, ending a program that hangs.
 """

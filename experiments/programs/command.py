@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -46,7 +47,11 @@ def command(
 
 def filled(part: str, values: Mapping[str, Any]) -> str:
     """A word with values in the place of its names; ``True`` and ``1e-05``, as Python has them."""
-    return NAME.sub(lambda name: str(values[name[1]]), part)
+
+    def value(name: re.Match[str]) -> str:
+        return (repr if name[0].endswith("!r}") else str)(values[name[1]])
+
+    return NAME.sub(value, part)
 
 
 def per_device(program: Program, batch_size: int, values: Mapping[str, Any]) -> int | None:

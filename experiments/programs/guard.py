@@ -1,7 +1,12 @@
-"""Starts a program and ends all of its processes. It needs the standard library alone.
+"""Starts a program, keeps its output, and ends all of its processes. It needs the standard library
+alone.
 
-``python -I -S guard.py STATUS_FD GRACE COMMAND …`` starts the command in a session of its own, and
-waits. It ends all processes that come of the command once
+``python -I -S guard.py STATUS_FD GRACE FOLDER REPORTS COMMAND …`` starts the command in a session
+of its own, and waits. What the command writes is kept in FOLDER, of each stream at most the last 8
+MiB; lines of its standard output that may be JSON objects are appended to REPORTS, if that is not
+empty. So nothing is lost with the worker: the program writes on, and its last words are kept.
+
+It ends all processes that come of the command once
 
 - a line ``end SECONDS`` comes on standard input: SIGTERM, and SIGKILL after so many seconds;
 - standard input closes: the worker has died; as ``end GRACE``;
@@ -23,17 +28,87 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from io import FileIO
 from types import FrameType
 
 _SUBREAPER, _DEATH_SIGNAL = 36, 1
 """Options of Linux's ``prctl``."""
 _AFTER_EXIT = 2.0
 _POLL_SECONDS = 0.05
+_LARGEST_LOG = 4 * 2**20
+_LONGEST_LINE = 1_000_000
+"""Bytes; a longer line is no report."""
+_PIECE = 2**16
+
+
+class Lines:
+    """Puts pieces of output together to lines."""
+
+    def __init__(self) -> None:
+        self._rest, self._too_long = b"", False
+
+    def of(self, piece: bytes) -> Iterator[bytes]:
+        """The lines that end in ``piece``, the next of the stream; without those too long."""
+        *ended, rest = (self._rest + piece).split(b"\n")
+        for line in ended:
+            if not self._too_long:
+                yield line
+            self._too_long = False
+        if len(rest) > _LONGEST_LINE:
+            rest, self._too_long = b"", True
+        self._rest = b"" if self._too_long else rest
+
+    def last(self) -> Iterator[bytes]:
+        """What is left when the stream has ended: half a line is no report, but a whole one may
+        lack its end."""
+        if self._rest and not self._too_long:
+            yield self._rest
+        self._rest = b""
+
+
+class _Log:
+    """A stream of the program: a file that keeps the last of what it writes, beside it the part
+    before, and what it may report."""
+
+    def __init__(self, path: str, reports: str) -> None:
+        self._path, self._reports, self._lines = path, reports, Lines()
+        self._stream = self._opened()
+
+    def write(self, piece: bytes) -> None:
+        with contextlib.suppress(OSError):  # a full disk ends no trial
+            if self._stream.tell() + len(piece) > _LARGEST_LOG:
+                self._stream.close()
+                os.replace(self._path, f"{self._path}.1")
+                self._stream = self._opened()
+            self._stream.write(piece)
+        self._report(self._lines.of(piece))
+
+    def close(self) -> None:
+        self._report(self._lines.last())
+        self._stream.close()
+
+    def _opened(self) -> FileIO:
+        return FileIO(self._path, "ab")
+
+    def _report(self, lines: Iterator[bytes]) -> None:
+        said = [each for line in lines if (each := line.strip())[:1] == b"{" and each[-1:] == b"}"]
+        if said and self._reports:
+            with open(self._reports, "ab", buffering=0) as stream:
+                stream.write(b"".join(line + b"\n" for line in said))
 
 
 class _Guard:
-    def __init__(self, status: int, grace: float, command: list[str]) -> None:
+    def __init__(
+        self, status: int, grace: float, folder: str, reports: str, command: list[str]
+    ) -> None:
         self.status, self.grace, self.command = status, grace, command
+        self.logs = {
+            name: _Log(os.path.join(folder, f"{name}.log"), reports if name == "stdout" else "")
+            for name in ("stdout", "stderr")
+        }
+        self.streams: dict[int, _Log] = {}
+        """The pipes of the program that may still have something."""
         self.code: int | None = None
         """As ``subprocess`` has it: negative for a signal."""
         self.terminated = False
@@ -51,34 +126,52 @@ class _Guard:
                 self.command,
                 start_new_session=True,
                 stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 preexec_fn=_prepare,
             )
         except OSError as error:
             self._say({"error": f"{error.strerror or error}: {error.filename or self.command[0]}"})
             return
         self.child = child.pid
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for stream in (1, 2):  # the program alone holds them, so that its end is seen
-            os.dup2(nothing, stream)
+        for stream, log in ((child.stdout, "stdout"), (child.stderr, "stderr")):
+            assert stream is not None
+            self.streams[stream.fileno()] = self.logs[log]
+        look = 0.0
         while True:
+            heard = self._listen()
+            if time.monotonic() < look:
+                continue
+            look = time.monotonic() + _POLL_SECONDS
             self._reap()
             left = self._left()
-            if self.code is not None and not left:
+            if self.code is not None and not left and not heard:
                 break
             if self.code is not None and self.kill_at is None:
                 self._end(_AFTER_EXIT)
             if self.kill_at is not None and time.monotonic() >= self.kill_at:
                 self._send(signal.SIGKILL)
-            self._listen()
+        for each in self.logs.values():
+            each.close()
         self._say({"signal": -self.code} if self.code < 0 else {"exit": self.code})
 
-    def _listen(self) -> None:
-        """Wait a moment for what the worker says."""
-        if self.closed:
+    def _listen(self) -> bool:
+        """Wait a moment for what the program or the worker says; whether either did."""
+        wanted = [*self.streams, *([] if self.closed else [0])]
+        ready = select.select(wanted, [], [], _POLL_SECONDS)[0] if wanted else []
+        if not wanted:
             time.sleep(_POLL_SECONDS)
-            return
-        if not select.select([0], [], [], _POLL_SECONDS)[0]:
-            return
+        for stream in ready:
+            if stream == 0:
+                self._obey()
+            elif piece := os.read(stream, _PIECE):
+                self.streams[stream].write(piece)
+            else:
+                del self.streams[stream]
+        return bool(ready)
+
+    def _obey(self) -> None:
+        """Take in what the worker says."""
         text = os.read(0, 4096).decode("ascii", "replace")
         self.closed = not text
         for line in text.splitlines() or ([f"end {self.grace}"] if self.closed else []):
@@ -164,4 +257,4 @@ def _prctl(option: int, value: int = 1) -> None:
 
 
 if __name__ == "__main__":
-    _Guard(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]).run()
+    _Guard(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5:]).run()

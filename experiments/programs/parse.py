@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from experiments.errors import ExperimentError
@@ -73,6 +74,22 @@ def parse(
         reports_file=metrics,
         devices=devices,
     )
+
+
+def is_function(spec: str, base: str) -> bool:
+    """Whether ``FILE.py:NAME`` is a function, as far as that can be read."""
+    path, _, name = spec.rpartition(":")
+    try:
+        tree = ast.parse((Path(base) / Path(path).expanduser()).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return False
+    return any(isinstance(each, ast.FunctionDef) and each.name == name for each in tree.body)
+
+
+def command_of_function(spec: str, names: Iterable[str]) -> list[str]:
+    """The words that call it with the values of ``names`` (``batchscale.function``)."""
+    values = [f"{name}={{{name}!r}}" for name in dict.fromkeys(names)]
+    return ["python", "-P", "-m", "batchscale.function", spec, *values]
 
 
 def _parts(text: str | Sequence[str], key: str) -> list[str]:

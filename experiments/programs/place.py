@@ -1,31 +1,36 @@
-"""Where programs can be trained so far, and the script that starts a trial's program again."""
+"""Where the trials of programs have their folders, and the script that starts one again."""
 
 from __future__ import annotations
 
+import os
 import shlex
+import tempfile
 from pathlib import Path
 
-from experiments.errors import ExperimentError
+from results.storage.location import Location
 
 FOLDER, SCRIPT = "programs", "command.sh"
 """Of the results; and in the folder of a trial below it."""
 
 
-def check_place(address: str, results: object) -> None:
+def folder_of_trials(location: Location, *, reached: bool) -> str:
+    """The folder of all trials of programs of a results folder.
+
+    Args:
+        reached: whether this machine reaches a local results folder. It need not in a cluster:
+            then, and for an object store, it is a temporary one of this machine, and a trial goes
+            on only where it has run.
     """
-    Raises:
-        ExperimentError: not in this process, or results that are no local folder.
-    """
-    if address != "none":
-        message = "a program is trained without Ray so far"
-        raise ExperimentError(message, hint="--address none")
-    if "://" in str(getattr(results, "root", results)):
-        message = "the trials of a program have folders, and these results are no local folder"
-        raise ExperimentError(message, hint="--results DIR")
+    if location.local and reached:
+        return str(Path(location.path) / FOLDER)
+    name = f"batchscale-{FOLDER}-{os.getuid()}-{location.dataset}"
+    return str(Path(tempfile.gettempdir(), name))
 
 
 def script_of(root: str, trial: str) -> str:
     """The command that starts the program of a trial again, by itself."""
+    if "://" in root:  # its folder is on the machine that trained it
+        return f"sh FOLDER/{SCRIPT}, in the folder that its error names"
     return f"sh {shlex.quote(str(Path(root) / FOLDER / trial / SCRIPT))}"
 
 

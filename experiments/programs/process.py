@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import IO
 
-from experiments.errors import ExperimentError
-from experiments.programs.reports import Followed, Lines, Report
+from experiments.programs.reports import Followed, Report
 from results.run_state import processes
 
 GRACE_SECONDS = 30.0
@@ -29,9 +25,9 @@ is there once the program is to stop."""
 REPORTS, RUNNING = "reports.jsonl", "running.json"
 """In a trial's folder: the file of the first variable, and the identity of the last guard."""
 _GUARD = Path(__file__).with_name("guard.py")
-_LARGEST_LOG = 4 * 2**20
 _STDERR_LINES, _STDERR_WIDTH = 20, 500
 _KILLED_SECONDS = 10.0
+_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,27 +75,22 @@ class Process:
             metrics: a file that it appends its reports to; ``None``: they are on standard output.
                 What it says by ``batchscale.report`` is read in any case.
         """
-        self._reports: queue.Queue[Report | ExperimentError] = queue.Queue()
+        folder = folder.absolute()
         reports, self._stop_file = folder / REPORTS, folder / "stop"
         for file in (reports, self._stop_file):  # of an earlier run
             file.unlink(missing_ok=True)
-        self._of_output = metrics is None
         self._followed = [Followed(file) for file in (reports, metrics) if file is not None]
+        self._errors = folder / "stderr.log"
+        self._errors_before = self._errors.stat().st_size if self._errors.exists() else 0
         self.ended: Ended | None = None
         """How it ended, once none of its processes is left."""
         status, written = os.pipe()
         self._status = os.fdopen(status)
+        of_output = "" if metrics is not None else str(reports)
+        given = [str(written), str(GRACE_SECONDS), str(folder), of_output]
         try:
             self._guard = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-I",
-                    "-S",
-                    str(_GUARD),
-                    str(written),
-                    str(GRACE_SECONDS),
-                    *command,
-                ],
+                [sys.executable, "-I", "-S", str(_GUARD), *given, *command],
                 cwd=work,
                 env={
                     **os.environ,
@@ -109,8 +100,8 @@ class Process:
                     **(environment or {}),
                 },
                 stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
                 pass_fds=[written],
                 start_new_session=True,
             )
@@ -118,18 +109,6 @@ class Process:
             os.close(written)
         running = json.dumps(processes.identify(self._guard.pid))
         (folder / RUNNING).write_text(running, encoding="utf-8")
-        self._stderr: deque[bytes] = deque(maxlen=_STDERR_LINES)
-        assert self._guard.stdout is not None
-        assert self._guard.stderr is not None
-        self._threads = [
-            threading.Thread(target=self._read, args=(stream, folder / name, out), daemon=True)
-            for stream, name, out in (
-                (self._guard.stdout, "stdout.log", True),
-                (self._guard.stderr, "stderr.log", False),
-            )
-        ]
-        for thread in self._threads:
-            thread.start()
 
     def reports(self, seconds: float) -> list[Report]:
         """What it has reported since the last call, in its order. Waits for something at most so
@@ -143,13 +122,11 @@ class Process:
             ended = self.ended is None and self._guard.poll() is not None
             if ended:
                 self._finish()
-            for followed in self._followed:
-                for line in followed.more(ended=ended):
-                    self._put(line)
-            waits = self.ended is None and time.monotonic() < until
-            reports = self._taken(0.05 if waits else 0.0)
-            if reports or not waits:
+            lines = chain.from_iterable(each.more(ended=ended) for each in self._followed)
+            reports = [report for report in map(Report.of_line, lines) if report is not None]
+            if reports or self.ended is not None or time.monotonic() >= until:
                 return reports
+            time.sleep(_POLL_SECONDS)
 
     def end(self, grace: float | None = None) -> None:
         """Ask it to end: SIGTERM to all its processes, SIGKILL after ``grace`` seconds, which are
@@ -170,55 +147,27 @@ class Process:
             self._finish()
         with suppress(OSError):
             self._stop_file.unlink(missing_ok=True)
-        for stream in (self._guard.stdin, self._guard.stdout, self._guard.stderr, self._status):
+        for stream in (self._guard.stdin, self._status):
             if stream is not None:
                 with suppress(OSError):
                     stream.close()
 
     def _finish(self) -> None:
-        for thread in self._threads:  # its pipes are closed: nothing is left that could write
-            thread.join(_KILLED_SECONDS)
         text = self._status.read() if self._guard.poll() is not None else ""
-        lines = b"".join(self._stderr).decode("utf-8", "replace").splitlines()
-        last = [line[:_STDERR_WIDTH] for line in lines[-_STDERR_LINES:] if line.strip()]
+        last = [line[:_STDERR_WIDTH] for line in self._last_errors() if line.strip()]
         how = json.loads(text) if text else {"signal": int(signal.SIGKILL)}  # the guard was killed
         self.ended = Ended(**how, stderr=tuple(last))
 
-    def _taken(self, seconds: float) -> list[Report]:
-        taken: list[Report] = []
-        with suppress(queue.Empty):
-            while True:
-                wait = seconds if not taken else 0.0
-                each = self._reports.get(timeout=wait) if wait else self._reports.get_nowait()
-                if isinstance(each, ExperimentError):
-                    raise each
-                taken.append(each)
-        return taken
-
-    def _put(self, line: bytes) -> None:
+    def _last_errors(self) -> list[str]:
+        """The last lines of standard error since its start, of as much as they may have."""
         try:
-            report = Report.of_line(line)
-        except ExperimentError as error:
-            self._reports.put(error)
-        else:
-            if report is not None:
-                self._reports.put(report)
-
-    def _read(self, stream: IO[bytes], path: Path, is_stdout: bool) -> None:
-        """In a thread: keep a stream, and take in what is reported on it."""
-        lines, log = Lines(), _Log(path)
-        reports = is_stdout and self._of_output
-        descriptor = stream.fileno()
-        while piece := os.read(descriptor, 1 << 16):
-            log.write(piece)
-            if not is_stdout:
-                self._stderr.append(piece[-_STDERR_LINES * _STDERR_WIDTH :])
-            if reports:
-                for line in lines.of(piece):
-                    self._put(line)
-        for line in lines.last() if reports else ():
-            self._put(line)
-        log.close()
+            with self._errors.open("rb") as stream:
+                size = stream.seek(0, 2)
+                before = self._errors_before if self._errors_before <= size else 0
+                stream.seek(max(before, size - _STDERR_LINES * _STDERR_WIDTH))
+                return stream.read().decode("utf-8", "replace").splitlines()[-_STDERR_LINES:]
+        except OSError:
+            return []
 
 
 def runs_in(folder: Path) -> bool:
@@ -229,22 +178,3 @@ def runs_in(folder: Path) -> bool:
         return processes.alive(running) is True
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
-
-
-class _Log:
-    """A file that keeps the last of what is written to it, and beside it the part before."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._stream = path, path.open("ab")
-
-    def write(self, piece: bytes) -> None:
-        with suppress(OSError):  # a full disk ends no trial
-            if self._stream.tell() + len(piece) > _LARGEST_LOG:
-                self._stream.close()
-                self._path.replace(self._path.with_suffix(".log.1"))
-                self._stream = self._path.open("ab")
-            self._stream.write(piece)
-            self._stream.flush()
-
-    def close(self) -> None:
-        self._stream.close()

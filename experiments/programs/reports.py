@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.errors import ExperimentError
+from experiments.programs.guard import Lines
 
-_LONGEST_LINE = 1_000_000
-"""Bytes; a longer line is no report."""
 _LAST_STEP = 10**15
 
 
@@ -71,31 +70,6 @@ def _number(digits: str) -> int | float:
 def metric_name(name: str) -> str:
     """The name of a metric as targets and columns have it."""
     return re.sub(r"\W", "_", name)
-
-
-class Lines:
-    """Puts pieces of output together to lines."""
-
-    def __init__(self) -> None:
-        self._rest, self._too_long = b"", False
-
-    def of(self, piece: bytes) -> Iterator[bytes]:
-        """The lines that end in ``piece``, the next of the stream; without those too long."""
-        *ended, rest = (self._rest + piece).split(b"\n")
-        for line in ended:
-            if not self._too_long:
-                yield line
-            self._too_long = False
-        if len(rest) > _LONGEST_LINE:
-            rest, self._too_long = b"", True
-        self._rest = b"" if self._too_long else rest
-
-    def last(self) -> Iterator[bytes]:
-        """What is left when the stream has ended: half a line is no report, but a whole one may
-        lack its end."""
-        if self._rest and not self._too_long:
-            yield self._rest
-        self._rest = b""
 
 
 class Followed:

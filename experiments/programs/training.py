@@ -24,7 +24,7 @@ from typing import Any
 
 from experiments.errors import ProgramError, nearest
 from experiments.parallel.ranks import SOLO, Ranks
-from experiments.plan import Measurement, Outcome, Pack, StopReason, Trial
+from experiments.plan import Measurement, Outcome, Pack, StopReason, Study, Trial
 from experiments.programs.command import command, filled
 from experiments.programs.place import write_script
 from experiments.programs.process import REPORTS, Ended, Process, runs_in
@@ -43,6 +43,22 @@ ENGINE = "program"
 _POLL_SECONDS = 0.2
 _RECORDED = "measurements.jsonl"
 _NO_RESUME = "the experiment has no resume: … for its program"
+
+
+def start(study: Study, trial: Trial, folder: Path, *, resume: bool = False) -> Process:
+    """The program of a trial, started in its folder, which exists."""
+    program, work = study.workload.program, study.workload.base
+    assert program is not None
+    parts = command(program, study, trial, folder, resume=resume)
+    write_script(folder, work, parts)
+    reports = program.reports_file
+    return Process(
+        parts,
+        folder=folder,
+        work=work or None,
+        environment={"BATCHSCALE_TRIAL": trial.id},
+        metrics=Path(filled(reports, {"folder": str(folder)})) if reports else None,
+    )
 
 
 class ProgramTraining:
@@ -166,7 +182,9 @@ class ProgramTraining:
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         reported = stopped = False
-        with closing(self._start(resume=before is not None)) as process:
+        self._began = time.monotonic()
+        resume = before is not None
+        with closing(start(self._study, self._trial, self._folder, resume=resume)) as process:
             while self._outcome is None and process.ended is None and not stopped:
                 stopped = should_stop()
                 reports = process.reports(_POLL_SECONDS)
@@ -186,20 +204,6 @@ class ProgramTraining:
         if self._outcome is not None:
             yield [self._outcome]
         return True
-
-    def _start(self, *, resume: bool) -> Process:
-        program, folder, work = self._program, self._folder, self._study.workload.base
-        parts = command(program, self._study, self._trial, folder, resume=resume)
-        write_script(folder, work, parts)
-        reports = program.reports_file
-        self._began = time.monotonic()
-        return Process(
-            parts,
-            folder=folder,
-            work=work or None,
-            environment={"BATCHSCALE_TRIAL": self._trial.id},
-            metrics=Path(filled(reports, {"folder": str(folder)})) if reports else None,
-        )
 
     # What it reports
 

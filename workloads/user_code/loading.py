@@ -104,7 +104,7 @@ def _refuse_script(file: Path, path: str, name: str) -> None:
     contain the name, defines no such workload: it is not run to learn that."""
     content = file.read_bytes()
     try:
-        ast.parse(content)
+        tree = ast.parse(content)
     except (SyntaxError, ValueError):
         return  # the import itself says what is wrong, and where
     if name and name.encode() in content:
@@ -115,5 +115,10 @@ def _refuse_script(file: Path, path: str, name: str) -> None:
                 return
     raise WorkloadError(
         f"{path} defines no workload: it is a script, and was not run",
-        hint="a workload is a class of batchscale's; batchscale new FILE.py writes one",
+        hint=nearest(
+            name,
+            [each.name for each in tree.body if isinstance(each, ast.FunctionDef)],
+            "a workload is a class of batchscale's; batchscale new FILE.py writes one. Your own "
+            "program: batchscale new --program FILE.py",
+        ),
     )

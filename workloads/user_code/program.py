@@ -17,8 +17,9 @@ from workloads.errors import WorkloadError
 from workloads.user_code.data_files import fingerprint
 from workloads.user_code.fingerprint import file_hash
 
-NAME = re.compile(r"\{([A-Za-z_]\w*)\}")
-"""A name of a command, which a trial has a value for; other braces are text."""
+NAME = re.compile(r"\{([A-Za-z_]\w*)(?:!r)?\}")
+"""A name of a command, which a trial has a value for, ``!r`` as Python writes it; other braces are
+text."""
 OF_TRIAL = ("batch_size", "budget", "seed", "folder", "per_device", "devices")
 """Names that every trial has: examples a step, most steps, a number of 31 bits, the folder of its
 checkpoints, and examples a device and forward pass: batch size / devices / ``accumulate``."""
@@ -42,7 +43,10 @@ class Program(Workload):
 
     @property
     def name(self) -> str:
-        """``train.py``: the first word that is a script, a module behind ``-m``, or a program."""
+        """``train.py``: the first word that is a script or a function of one, a module behind
+        ``-m``, or a program."""
+        if functions := [part for part in self.command if ".py:" in part]:
+            return Path(functions[0]).name
         for before, part in zip(("", *self.command), self.command, strict=False):
             if before == "-m" or part.endswith((".py", ".sh")):
                 return Path(part).name
@@ -97,7 +101,7 @@ class Program(Workload):
     def _sources(self) -> Iterator[tuple[str, str]]:
         """Names and hashes of its files; of Python the syntax trees, with local imports."""
         folder, known = self.experiment_folder, set[Path]()
-        for name in dict.fromkeys((*self._named(), *self.files)):
+        for name in dict.fromkeys((*self.named_files(folder), *self.files)):
             path = folder / Path(name).expanduser()
             every = sorted(path.rglob("*")) if path.is_dir() and name in self.files else [path]
             for file in every:
@@ -107,13 +111,12 @@ class Program(Workload):
                 place = file.relative_to(path).as_posix() if path.is_dir() else file.name
                 yield f"{Path(name).name}/{place}", _hash(file)
 
-    def _named(self) -> Iterator[str]:
-        """Words of the command, or their parts behind ``=``, that are files here."""
-        folder = self.experiment_folder
+    def named_files(self, folder: Path) -> Iterator[str]:
+        """Words of the command, or their parts behind ``=``, that are files of a folder."""
         for before, part in zip(("", *self.command), self.command, strict=False):
             module = part.replace(".", "/")
             of_module = [f"{module}.py", f"{module}/__main__.py"] if before == "-m" else []
-            for name in (part, part.partition("=")[2], *of_module):
+            for name in (part, part.partition("=")[2], part.rpartition(":")[0], *of_module):
                 if name and not NAME.search(name) and (folder / name).is_file():
                     yield name
 

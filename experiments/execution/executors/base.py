@@ -12,6 +12,7 @@ from experiments.execution.worker import MakeTrainer, Pace
 from experiments.plan import Layout
 from experiments.scheduling.dispatch import Dispatcher
 from results.storage.location import Location
+from workloads.user_code.program import Program
 
 
 class WorkerPool(Protocol):
@@ -52,6 +53,8 @@ class ExecutorContext:
     """Data files of workloads and techniques (``data_files``)."""
     grows_to: int | None = None
     """How many workers the cluster can grow to, where an autoscaler starts its machines."""
+    program: Program | None = None
+    """The user's own, which is trained in the place of a workload."""
     callbacks: Sequence[Any] = ()
     """Ray Tune's own (``ray.tune.Callback``)."""
     over: Callable[[], bool] = lambda: False

@@ -31,7 +31,9 @@ class Cluster(Executor):
             yield {}
             return
         with (
-            staged(context.base, context.specs, context.files, context.data_files) as files,
+            staged(
+                context.base, context.specs, context.files, context.data_files, context.program
+            ) as files,
             start.session(self.address, files, self.local) as connected,
         ):
             report("waiting for the first worker")

@@ -52,13 +52,15 @@ class LocalCluster(Cluster):
         """The first trials end, in this process, before Ray has a worker.
 
         Models of a user's files wait for the workers: if they crash, this process must survive. So
-        do all packs where Tune's callbacks are to see them.
+        do all packs where Tune's callbacks are to see them, and programs, which may not go on.
         """
-        if self.context.specs or self.context.callbacks or torch.cuda.is_available():
+        context = self.context
+        waits = context.specs or context.callbacks or context.program
+        if waits or torch.cuda.is_available():
             return {}
-        layouts = self.context.layouts
+        layouts = context.layouts
         small = [each for each in layouts if each.workers == 1 and not each.gpus_per_worker]
-        return {layout: InProcessPool(self.context, layout) for layout in small[:1]}
+        return {layout: InProcessPool(context, layout) for layout in small[:1]}
 
 
 def _may_run() -> bool:

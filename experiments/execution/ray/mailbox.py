@@ -166,8 +166,8 @@ def beside_driver(kind: type, *arguments: Any) -> Any:
 class RemoteLedger:
     """The ledger of a worker without the results folder: every call goes to the ``Writer``."""
 
-    def __init__(self, writer: Any, place: Mapping[str, str]) -> None:
-        self._writer, self._place = writer, place
+    def __init__(self, writer: Any, place: Mapping[str, str], programs: str) -> None:
+        self._writer, self._place, self.programs = writer, place, programs
         self._worker = uuid.uuid4().hex
 
     def take(self, pack: str, trials: Sequence[str], info: Mapping[str, Any], before: Any) -> bool:

@@ -19,6 +19,7 @@ from experiments.execution.ray.mailbox import RemoteLedger, channel, summary
 from experiments.execution.staging import Staged
 from experiments.execution.worker import MakeTrainer, Pace, run_pack
 from experiments.plan import Layout
+from experiments.programs.place import folder_of_trials
 from experiments.scheduling.messages import Assignment, Ended, Message, Over
 from experiments.training.threads import use_single_thread
 from results.storage.location import Location
@@ -53,7 +54,8 @@ class WorkerContext:
         """The ledger of this process, which remembers what it has read."""
         place = {"node": ray.get_runtime_context().get_node_id()}
         if self.writer is not None:
-            return cast(Ledger, RemoteLedger(self.writer, place))
+            programs = folder_of_trials(self.location, reached=False)
+            return cast(Ledger, RemoteLedger(self.writer, place, programs))
         if self.location not in _ledgers:
             _ledgers[self.location] = Ledger(self.location, self.processes)
             _ledgers[self.location].place = place

@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from experiments.errors import ExperimentError
+from experiments.programs.guard import Lines
 from experiments.programs.process import Process
-from experiments.programs.reports import Followed, Lines, Report
+from experiments.programs.reports import Followed, Report
 from results.run_state import processes
 
 LONG = 60.0
@@ -273,7 +274,8 @@ def test_half_a_line_waits_for_its_other_half(tmp_path: Path) -> None:
     """
     with started(tmp_path, code) as process:
         end = time.monotonic() + LONG
-        while (tmp_path / "stdout.log").read_bytes() == b"" and time.monotonic() < end:
+        log = tmp_path / "stdout.log"
+        while not (log.exists() and log.read_bytes()) and time.monotonic() < end:
             assert process.reports(0.05) == []
         assert process.reports(0.1) == []
         go.touch()

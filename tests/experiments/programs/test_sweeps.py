@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import yaml
 
 import batchscale as bs
 from batchscale.output.errors import CommandError
@@ -160,6 +161,59 @@ def test_a_program_that_fails_is_a_row_with_its_last_words(folder: Path) -> None
     assert str(error.value.hint).endswith("/command.sh")
 
 
+FUNCTION = """
+import os
+
+import helper
+
+
+def train(config, report):
+    assert sorted(config) == ["batch_size", "budget", "folder", "learning_rate", "name", "seed"]
+    assert config["name"] == "1" and os.path.isdir(config["folder"])
+    w = 1.0
+    for step in range(1, config["budget"] + 1):
+        w = helper.moved(w, config["learning_rate"], config["batch_size"])
+        if step % 5 == 0 and report(step=step, val_loss=w * w):
+            return
+"""
+
+
+def test_a_function_is_swept_as_its_program_is(folder: Path) -> None:
+    (folder / "walk.py").write_text(FUNCTION)
+    moved = "def moved(w, lr, size):\n    return w - lr * min(1, size / 16) * w\n"
+    (folder / "helper.py").write_text(moved)
+    of = {**FILE, "grid": {**FILE["grid"], "name": ["1"]}, "keep": "off"}  # type: ignore[dict-item]
+    del of["program"]
+    of["workload"] = "walk.py:train"
+    sweep(load(of), results="runs", address="none")
+    rows = bs.open("runs").trials
+    expected = [
+        exact(lr, b) for lr, b in zip(rows["learning_rate"], rows["batch_size"], strict=True)
+    ]
+    assert rows["steps_to_target"].tolist() == pytest.approx(expected, nan_ok=True)
+    assert set(rows["workload"]) == {"walk.py:train"}
+    before = [study.id for study in load(of).studies()]
+    (folder / "helper.py").write_text(moved + "\nx = 1\n")
+    assert not {*before} & {study.id for study in load(of).studies()}
+    assert load(yaml.safe_load(load(of).to_yaml())).studies()[0].id == load(of).studies()[0].id
+    del of["workload"]
+    with pytest.raises(ExperimentError, match=r"walk\.py defines no workload") as error:
+        load({**of, "workload": "walk.py:tain"})
+    assert error.value.hint == "did you mean 'train'?"
+
+
+def test_its_output_is_printed(folder: Path) -> None:
+    trained()
+    (trial, *_) = sorted(path.name for path in (folder / "runs" / "programs").iterdir())
+    printed = bs.logs(trial[:8], "runs").splitlines()
+    assert json.loads(printed[0])["step"] == 5
+    assert bs.logs(trial, "runs", stderr=True) == ""
+    with pytest.raises(CommandError, match="no program's begins with 'zz'"):
+        bs.logs("zz", "runs")
+    with pytest.raises(CommandError, match="9 trials of programs begin with ''"):
+        bs.logs("", "runs")
+
+
 def test_identity_is_the_program_and_its_parameters(folder: Path) -> None:
     def ids(**changes: object) -> list[str]:
         return [t.id for study in load({**FILE, **changes}).studies() for t in study.draw(0, 2)]
@@ -190,13 +244,6 @@ def test_a_changed_program_is_asked_about(folder: Path) -> None:
         trained()
     sweep(load(FILE), results="runs", address="none", keep_old=True)
     assert len(bs.open("runs").trials) == 9
-
-
-@pytest.mark.usefixtures("folder")
-def test_what_a_sweep_of_a_program_needs() -> None:
-    with pytest.raises(ExperimentError, match="without Ray so far") as error:
-        sweep(load(FILE), results="runs", address="auto")
-    assert error.value.hint == "--address none"
 
 
 def test_a_plan_needs_no_run(folder: Path) -> None:

@@ -1,0 +1,170 @@
+"""Checks that a program keeps the contract of a sweep, in about a minute: three short runs."""
+
+from __future__ import annotations
+
+import math
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.errors import nearest
+from experiments.plan import Study, Trial
+from experiments.programs.process import Ended
+from experiments.programs.reports import Report
+from experiments.programs.training import start
+from experiments.training.check import Finding
+from results.counts import count
+
+_MEASUREMENTS = 5
+_POLL_SECONDS = 0.1
+_SEEN = ("examples", "samples", "tokens")
+"""How a name ends of what a program has read so far, by which its batch size is seen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """A short run of a program: some measurements, and its end."""
+
+    reports: Sequence[Report]
+    by_itself: bool
+    """Whether it ended before it was told to."""
+    seconds: float
+    """From SIGTERM to the end of its last process."""
+    ended: Ended
+
+    def values(self, metric: str) -> dict[int, float]:
+        """A metric by step; of several reports of one step the first."""
+        return {r.step: r.metrics[metric] for r in reversed(self.reports) if metric in r.metrics}
+
+
+def check(
+    studies: Sequence[Study],
+    *,
+    seconds: float = 60.0,
+    observer: Callable[[str], None] = lambda _: None,
+) -> list[Finding]:
+    """Run the first trial of a program twice, and with another batch size.
+
+    Args:
+        studies: of one experiment, by batch size.
+        seconds: for all runs together, besides those that they take to end.
+        observer: called with a few words for each run that begins.
+    """
+    study = studies[0]
+    (trial,) = study.draw(0, 1)
+    alike = (study.optimizer, study.workload)
+    others = [each for each in studies if (each.optimizer, each.workload) == alike]
+    other = next((each for each in others if each.batch_size != study.batch_size), None)
+    size = f"batch size {study.batch_size}"
+    observer(size)
+    first = _run(study, trial, seconds / 2)
+    findings = _of_reports(first, study)
+    if not all(finding.passed for finding in findings):
+        return findings
+    metric, left = study.targets[-1].metric, seconds / 4
+    observer(f"{size}, with the same seed")
+    again = _run(study, trial, left)
+    findings += [_of_term(first), _of_seed(first.values(metric), again.values(metric))]
+    if other is not None:
+        observer(f"batch size {other.batch_size}")
+        findings.append(_of_size(metric, study, first, other, _run(other, trial, left)))
+    return findings
+
+
+def _run(study: Study, trial: Trial, seconds: float) -> _Run:
+    metric, reports, until = study.targets[-1].metric, list[Report](), time.monotonic() + seconds
+    with (
+        tempfile.TemporaryDirectory(prefix="batchscale-check-") as folder,
+        closing(start(study, trial, Path(folder))) as process,
+    ):
+        while process.ended is None and time.monotonic() < until:
+            reports += process.reports(_POLL_SECONDS)
+            if sum(metric in report.metrics for report in reports) >= _MEASUREMENTS:
+                break
+        by_itself, told = process.ended is not None, time.monotonic()
+        process.end()
+        while process.ended is None:
+            reports += process.reports(_POLL_SECONDS)
+        took = time.monotonic() - told
+        return _Run(reports=reports, by_itself=by_itself, seconds=took, ended=process.ended)
+
+
+def _of_reports(run: _Run, study: Study) -> list[Finding]:
+    """Whether it reports, by steps, and what the target needs; the last is of what failed."""
+    metric = study.targets[-1].metric
+    names = dict.fromkeys(name for report in run.reports for name in report.metrics)
+    steps = [report.step for report in run.reports]
+    found = count(len(steps), "report")
+    if not steps:
+        how = f"it ended: {run.ended}" if run.by_itself else "and it was still running"
+        last = f"; its last line: {run.ended.stderr[-1]}" if run.ended.stderr else ""
+        line = f'none, {how}{last}; for example {{"step": 1, "{metric}": 0.5}} in a line'
+        return [Finding(check="reports", passed=False, finding=line)]
+    findings = [Finding(check="reports", passed=True, finding=f"{found}: {', '.join(names)}")]
+    grows = steps == sorted(steps) and steps[0] < steps[-1]
+    line = f"from {steps[0]:,} to {steps[-1]:,}"
+    line += "" if grows else ": they must grow, by one an update"
+    findings.append(Finding(check="steps", passed=grows, finding=line))
+    known = metric in names
+    line = metric if known else f"no {metric}: {nearest(metric, names) or ', '.join(names)}"
+    return [*findings, Finding(check="metric", passed=known, finding=line)]
+
+
+def _of_term(run: _Run) -> Finding:
+    if run.by_itself:
+        return Finding(check="SIGTERM", passed=None, finding=f"it had ended before: {run.ended}")
+    passed = run.ended.signal != signal.SIGKILL
+    line = f"its processes ended after {run.seconds:.1f} s"
+    line += "" if passed else ", by SIGKILL"
+    return Finding(check="SIGTERM", passed=passed, finding=line)
+
+
+def _of_seed(first: Mapping[int, float], again: Mapping[int, float]) -> Finding:
+    common = sorted(first.keys() & again.keys())
+    far = max((_apart(first[step], again[step]) for step in common), default=math.nan)
+    if not common:
+        line = "two runs of one seed have measured no step both"
+        return Finding(check="seed", passed=None, finding=line)
+    if far == 0.0:
+        line = f"two runs of one seed agree at {count(len(common), 'step')}"
+        return Finding(check="seed", passed=True, finding=line)
+    line = f"two runs of one seed differ by up to {far:.1g}: a trial cannot be repeated exactly"
+    return Finding(check="seed", passed=None, finding=line)
+
+
+def _of_size(metric: str, study: Study, run: _Run, other: Study, of_other: _Run) -> Finding:
+    """Whether it uses the batch size that it is given."""
+    sizes = f"batch sizes {study.batch_size} and {other.batch_size}"
+    names = [name for report in run.reports for name in report.metrics if name.endswith(_SEEN)]
+    for name in names[:1]:
+        rates = [_rate(each.values(name)) for each in (run, of_other)]
+        each_step = [rates[0] * other.batch_size, rates[1] * study.batch_size]
+        same = rates[0] > 0 and math.isclose(*each_step, rel_tol=0.01)
+        line = f"{name} a step at {sizes}: {rates[0]:,.6g} and {rates[1]:,.6g}"
+        return Finding(check="batch size", passed=same, finding=line)
+    values, others = run.values(metric), of_other.values(metric)
+    common = sorted(values.keys() & others.keys())
+    if common and all(values[step] == others[step] for step in common):
+        line = f"{metric} is the same at {sizes}, to the last digit: it does not use it"
+        return Finding(check="batch size", passed=False, finding=line)
+    line = f"it reports neither examples nor tokens, by which its use could be seen at {sizes}"
+    return Finding(check="batch size", passed=None, finding=line)
+
+
+def _rate(values: Mapping[int, float]) -> float:
+    """What is read a step: between the first report and the last, or up to the only one."""
+    steps = sorted(values)
+    if len(steps) == 1:
+        return values[steps[0]] / max(1, steps[0])
+    return (values[steps[-1]] - values[steps[0]]) / (steps[-1] - steps[0])
+
+
+def _apart(one: float, other: float) -> float:
+    """Relative; two NaN agree."""
+    if one == other or (math.isnan(one) and math.isnan(other)):
+        return 0.0
+    return abs(one - other) / max(abs(one), abs(other))

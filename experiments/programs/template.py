@@ -1,0 +1,133 @@
+"""The experiment file that ``batchscale new --program`` writes, from argparse options."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.errors import ExperimentError
+
+_ROLES: Mapping[str, tuple[str, ...]] = {
+    "batch_size": ("batch_size", "global_batch_size", "train_batch_size", "batchsize", "bs"),
+    "per_device": ("per_device_train_batch_size", "per_device_batch_size", "device_batch_size"),
+    "learning_rate": ("learning_rate", "lr", "base_lr", "max_lr"),
+    "budget": (
+        *("max_steps", "steps", "num_steps", "total_steps", "train_steps", "training_steps"),
+        *("max_iters", "iterations", "num_iterations", "train_iters"),
+    ),
+    "seed": ("seed", "random_seed", "manual_seed"),
+    "folder": (
+        *("out", "out_dir", "output_dir", "output", "save_dir", "save", "log_dir", "logdir"),
+        *("checkpoint_dir", "ckpt_dir", "checkpoint_path"),
+    ),
+    "optimizer": ("optimizer", "optim", "opt"),
+}
+"""The values of a trial, and how programs call their options; the first that is there."""
+_RESUME = ("resume", "auto_resume", "resume_training")
+_RATES = "{log: [1e-4, 1e-1]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Option:
+    """An option of a program: ``--lr``, with what its call says."""
+
+    flag: str
+    default: Any = None
+    choices: tuple[Any, ...] = ()
+    switch: bool = False
+    """Whether it has no value: ``store_true``."""
+
+    @property
+    def key(self) -> str:
+        return self.flag.lstrip("-").replace("-", "_").lower()
+
+
+def template(path: Path) -> str:
+    """The text of an experiment file for a program.
+
+    Raises:
+        ExperimentError: it cannot be read, or has no option for a batch size.
+    """
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError) as error:
+        raise ExperimentError(f"cannot read {path}: {error}") from None
+    options = {option.key: option for option in _options(tree)}
+    given = {
+        role: next(options[name] for name in names if name in options)
+        for role, names in _ROLES.items()
+        if not options.keys().isdisjoint(names)
+    }
+    if given.keys().isdisjoint({"batch_size", "per_device"}):
+        known = ", ".join(f"--{name}" for name in options) or "none that argparse declares"
+        raise ExperimentError(
+            f"{path.name} has no option for its batch size; its options: {known}",
+            hint="write the command by hand: program: python train.py --batch_size={batch_size}",
+        )
+    if "batch_size" in given:
+        given.pop("per_device", None)
+    words = [f"{option.flag}={{{role}}}" for role, option in given.items()]
+    rest = [option.flag for option in options.values() if option not in given.values()]
+    resume = next((options[name].flag for name in _RESUME if name in options), None)
+    lines = [
+        f"# batchscale check {path.stem}.yaml, then: batchscale sweep {path.stem}.yaml",
+        f"program: python {path.name} {' '.join(words)}",
+        *([f"# left at their defaults: {', '.join(rest)}"] if rest else []),
+        "grid:                        # one study for each combination",
+        "  batch_size: 8..512         # doubling; or a list",
+    ]
+    if "optimizer" in given:
+        names = given["optimizer"].choices or (given["optimizer"].default or "sgd",)
+        lines.append(f"  optimizer: [{', '.join(map(str, names))}]")
+    if "learning_rate" in given:
+        rates = _around(given["learning_rate"].default)
+        lines += ["search:                      # tuned afresh in every study"]
+        lines += [f"  learning_rate: {rates}"]
+    if resume and "folder" in given:
+        lines.append(f"resume: {resume}            # appended where a trial goes on in its folder")
+    steps = given["budget"].default if "budget" in given else None
+    lines += [
+        "target: val_loss < 1.0       # yours: a metric that it reports, and a value",
+        "trials: 16                   # feasible points a study",
+        f"budget: {steps if isinstance(steps, int) and steps > 0 else 1000} steps",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _options(tree: ast.AST) -> Iterator[_Option]:
+    for call in ast.walk(tree):
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
+            continue
+        if call.func.attr != "add_argument":
+            continue
+        flags = [_constant(each) for each in call.args]
+        long = [flag for flag in flags if isinstance(flag, str) and flag.startswith("--")]
+        if not long:
+            continue
+        keywords = {k.arg: k.value for k in call.keywords if k.arg}
+        choices = keywords.get("choices")
+        known = isinstance(choices, (ast.List, ast.Tuple))
+        yield _Option(
+            flag=long[0],
+            default=_constant(keywords.get("default")),
+            choices=tuple(_constant(each) for each in choices.elts) if known else (),  # type: ignore[union-attr]
+            switch=_constant(keywords.get("action")) == "store_true",
+        )
+
+
+def _constant(node: ast.AST | None) -> Any:
+    """What a constant of the source is; ``None`` if it is none."""
+    try:
+        return None if node is None else ast.literal_eval(node)  # type: ignore[arg-type]
+    except ValueError:
+        return None
+
+
+def _around(rate: Any) -> str:
+    """A decade on either side of the rate that the program has by itself."""
+    if not isinstance(rate, (int, float)) or isinstance(rate, bool) or rate <= 0:
+        return _RATES
+    return f"{{log: [{rate / 10:.2g}, {rate * 10:.2g}]}}"

@@ -1,0 +1,90 @@
+"""`batchscale check` of a program: each promise that one breaks is found."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import batchscale as bs
+from batchscale.output.errors import CommandError
+from experiments.config.compile import load
+from experiments.programs import process
+from experiments.programs.check import check
+from experiments.training.check import Finding
+from tests.experiments.programs.scripted import HEAD
+
+GOOD = """
+size, seed = int(sys.argv[1]), int(sys.argv[2])
+for step in range(1, 1001):
+    say(step, val_loss=1 / (step * size + seed % 7), examples=step * size)
+    time.sleep(0.01)
+"""
+FILE = {
+    "name": "scripted",
+    "program": "python train.py {batch_size} {seed}",
+    "grid": {"batch_size": [8, 16]},
+    "target": "val_loss < 0.0001",
+    "trials": 1,
+    "budget": "1000 steps",
+}
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "GRACE_SECONDS", 0.5)
+    monkeypatch.chdir(tmp_path)
+
+
+def found(code: str, seconds: float = 8.0) -> dict[str, Finding]:
+    Path("train.py").write_text(HEAD + textwrap.dedent(code))
+    return {f.check: f for f in check(load(FILE).studies(), seconds=seconds)}
+
+
+def test_a_program_that_keeps_it() -> None:
+    findings = found(GOOD)
+    assert [*findings] == ["reports", "steps", "metric", "SIGTERM", "seed", "batch size"]
+    assert all(finding.passed for finding in findings.values())
+    assert findings["batch size"].finding == "examples a step at batch sizes 8 and 16: 8 and 16"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "which", "passed", "text"),
+    [
+        ("say(step", "print(step); (lambda *_, **__: 0)(step", "reports", False, "none, and it"),
+        ("for step", "sys.exit('no data')\nfor step", "reports", False, "its last line: no data"),
+        ("say(step", "say(1001 - step", "steps", False, "from 1,000 to 99"),
+        ("val_loss=", "valid_loss=", "metric", False, "did you mean 'valid_loss'?"),
+        (
+            "for step",
+            "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nfor step",
+            *("SIGTERM", False, "by SIGKILL"),
+        ),
+        ("seed % 7", "os.getpid()", "seed", None, "cannot be repeated exactly"),
+        ("examples=step * size", "examples=step * 8", "batch size", False, "8 and 8"),
+        ("examples=step * size", "x=1", "batch size", None, "neither examples nor tokens"),
+        ("size, seed = int(sys.argv[1])", "size, seed = 8", "batch size", False, "8 and 8"),
+    ],
+)
+def test_what_breaks_it_is_found(
+    old: str, new: str, which: str, passed: bool | None, text: str
+) -> None:
+    assert GOOD.count(old) == 1
+    finding = found(GOOD.replace(old, new), seconds=2.0 if which == "reports" else 8.0)[which]
+    assert finding.passed is passed
+    assert text in finding.finding
+
+
+def test_the_same_metric_at_two_batch_sizes_is_found() -> None:
+    code = GOOD.replace("examples=step * size", "x=1").replace("int(sys.argv[1])", "8")
+    finding = found(code)["batch size"]
+    assert finding.passed is False
+    assert "to the last digit: it does not use it" in finding.finding
+
+
+def test_an_experiment_of_a_workload_is_not_checked(tmp_path: Path) -> None:
+    text = "workload: digits-softmax\ngrid: {batch_size: 8, optimizer: sgd}\nbudget: 9 steps\n"
+    (tmp_path / "mine.yaml").write_text(text + "trials: 1\nsearch: {learning_rate: 0.1}\n")
+    with pytest.raises(CommandError, match=r"mine\.yaml is an experiment file"):
+        bs.check("mine.yaml")

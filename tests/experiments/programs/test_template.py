@@ -1,0 +1,67 @@
+"""`batchscale new --program`: the options of a program become an experiment file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from batchscale import api
+from batchscale.output.errors import CommandError
+from experiments.config.compile import load
+from experiments.errors import ExperimentError
+
+PROGRAM = """
+import argparse
+
+def options(parser):
+    parser.add_argument("-b", "--batch-size", type=int, default=64)
+    parser.add_argument("--lr", type=float, default=3e-4)
+    parser.add_argument("--max_steps", type=int, default=2000)
+    parser.add_argument("--optimizer", choices=["adamw", "muon"], default="adamw")
+    parser.add_argument("--out_dir", default="out")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--dropout", type=float, default=0.0)
+    parser.add_argument("data")
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "train.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def test_its_options_become_a_command(program: Path) -> None:
+    beside = api.new_program(program)
+    text = beside.read_text()
+    assert "# left at their defaults: --resume, --dropout\n" in text
+    said = yaml.safe_load(text)
+    assert said.pop("program") == (
+        "python train.py --batch-size={batch_size} --lr={learning_rate} --max_steps={budget} "
+        "--seed={seed} --out_dir={folder} --optimizer={optimizer}"
+    )
+    assert said == {
+        "grid": {"batch_size": "8..512", "optimizer": ["adamw", "muon"]},
+        "search": {"learning_rate": {"log": ["3e-05", 0.003]}},  # here it is a number
+        "resume": "--resume",
+        "target": "val_loss < 1.0",
+        "trials": 16,
+        "budget": "2000 steps",
+    }
+    assert len(load(beside).studies()) == 2 * 7
+    with pytest.raises(CommandError, match=r"train\.yaml exists already"):
+        api.new_program(program)
+
+
+def test_what_it_cannot_tell_it_says(program: Path) -> None:
+    program.write_text(PROGRAM.replace("--batch-size", "--width"))
+    with pytest.raises(ExperimentError, match=r"no option for its batch size.*--width, --lr"):
+        api.new_program(program)
+    program.write_text("x = (")
+    with pytest.raises(ExperimentError, match=r"cannot read .*train\.py"):
+        api.new_program(program)
+    assert not program.with_suffix(".yaml").exists()
