@@ -186,17 +186,21 @@ def logs(trial: str, results: str | Path | Location | None = None, *, stderr: bo
 
     location = Location.of(results or default_results())
     folder = Path(location.path) / FOLDER
-    found = sorted(folder.glob(f"{glob.escape(trial)}*")) if location.local else []
-    if len(found) != 1:
-        what = f"{count(len(found), 'trial')} of programs begin" if found else "no program's begins"
+    matches = sorted(folder.glob(f"{glob.escape(trial)}*")) if location.local else []
+    if len(matches) != 1:
+        what = (
+            f"{count(len(matches), 'trial')} of programs begin"
+            if matches
+            else "no program's begins"
+        )
         raise CommandError(
             f"{what} with {trial!r} in {location.display(FOLDER)}",
             hint="give more of its digits"
-            if found
+            if matches
             else "the error of its row names its folder, which is on the machine that trained it",
         )
     name = "stderr.log" if stderr else "stdout.log"
-    files = [found[0] / f"{name}.1", found[0] / name]
+    files = [matches[0] / f"{name}.1", matches[0] / name]
     return "".join(f.read_text("utf-8", "replace") for f in files if f.exists())
 
 

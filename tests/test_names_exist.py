@@ -38,7 +38,17 @@ OTHERS = {
     "--batch": "", "--max": "", "--lr": "", "--resume": "resume:", "--out": "folder",
 }  # fmt: skip
 """Options of other programs, each with what stands beside it."""
-MODULES = {"analysis", "api", "exchange", "reporting", "run", "training", "upkeep", "mplstyle"}
+MODULES = {
+    "analysis",
+    "api",
+    "exchange",
+    "function",
+    "reporting",
+    "run",
+    "training",
+    "upkeep",
+    "mplstyle",
+}
 """What follows ``batchscale.`` without being public: its own modules, and a file."""
 KEYS = {
     *(*Experiment.model_fields, "batch_size", "extends", "optimizer", *DOMAINS),

@@ -85,11 +85,11 @@ def _run(study: Study, trial: Trial, seconds: float) -> _Run:
             reports += process.reports(_POLL_SECONDS)
             if sum(metric in report.metrics for report in reports) >= _MEASUREMENTS:
                 break
-        by_itself, told = process.ended is not None, time.monotonic()
+        by_itself, ended_at = process.ended is not None, time.monotonic()
         process.end()
         while process.ended is None:
             reports += process.reports(_POLL_SECONDS)
-        took = time.monotonic() - told
+        took = time.monotonic() - ended_at
         return _Run(reports=reports, by_itself=by_itself, seconds=took, ended=process.ended)
 
 
@@ -98,13 +98,18 @@ def _of_reports(run: _Run, study: Study) -> list[Finding]:
     metric = study.targets[-1].metric
     names = dict.fromkeys(name for report in run.reports for name in report.metrics)
     steps = [report.step for report in run.reports]
-    found = count(len(steps), "report")
     if not steps:
         how = f"it ended: {run.ended}" if run.by_itself else "and it was still running"
         last = f"; its last line: {run.ended.stderr[-1]}" if run.ended.stderr else ""
         line = f'none, {how}{last}; for example {{"step": 1, "{metric}": 0.5}} in a line'
         return [Finding(check="reports", passed=False, finding=line)]
-    findings = [Finding(check="reports", passed=True, finding=f"{found}: {', '.join(names)}")]
+    findings = [
+        Finding(
+            check="reports",
+            passed=True,
+            finding=f"{count(len(steps), 'report')}: {', '.join(names)}",
+        )
+    ]
     grows = steps == sorted(steps) and steps[0] < steps[-1]
     line = f"from {steps[0]:,} to {steps[-1]:,}"
     line += "" if grows else ": they must grow, by one an update"
@@ -163,8 +168,8 @@ def _rate(values: Mapping[int, float]) -> float:
     return (values[steps[-1]] - values[steps[0]]) / (steps[-1] - steps[0])
 
 
-def _apart(one: float, other: float) -> float:
+def _apart(a: float, b: float) -> float:
     """Relative; two NaN agree."""
-    if one == other or (math.isnan(one) and math.isnan(other)):
+    if a == b or (math.isnan(a) and math.isnan(b)):
         return 0.0
-    return abs(one - other) / max(abs(one), abs(other))
+    return abs(a - b) / max(abs(a), abs(b))

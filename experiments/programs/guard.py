@@ -137,12 +137,12 @@ class _Guard:
         for stream, log in ((child.stdout, "stdout"), (child.stderr, "stderr")):
             assert stream is not None
             self.streams[stream.fileno()] = self.logs[log]
-        look = 0.0
+        next_check = 0.0
         while True:
             heard = self._listen()
-            if time.monotonic() < look:
+            if time.monotonic() < next_check:
                 continue
-            look = time.monotonic() + _POLL_SECONDS
+            next_check = time.monotonic() + _POLL_SECONDS
             self._reap()
             left = self._left()
             if self.code is not None and not left and not heard:

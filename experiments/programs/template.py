@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.errors import ExperimentError
+from results.counts import count
 
 _ROLES: Mapping[str, tuple[str, ...]] = {
     "batch_size": ("batch_size", "global_batch_size", "train_batch_size", "batchsize", "bs"),
@@ -69,12 +70,12 @@ def template(path: Path) -> str:
         )
     if "batch_size" in given:
         given.pop("per_device", None)
-    words = [f"{option.flag}={{{role}}}" for role, option in given.items()]
+    arguments = [f"{option.flag}={{{role}}}" for role, option in given.items()]
     rest = [option.flag for option in options.values() if option not in given.values()]
     resume = next((options[name].flag for name in _RESUME if name in options), None)
     lines = [
         f"# batchscale check {path.stem}.yaml, then: batchscale sweep {path.stem}.yaml",
-        f"program: python {path.name} {' '.join(words)}",
+        f"program: python {path.name} {' '.join(arguments)}",
         *([f"# left at their defaults: {', '.join(rest)}"] if rest else []),
         "grid:                        # one study for each combination",
         "  batch_size: 8..512         # doubling; or a list",
@@ -89,10 +90,11 @@ def template(path: Path) -> str:
     if resume and "folder" in given:
         lines.append(f"resume: {resume}            # appended where a trial goes on in its folder")
     steps = given["budget"].default if "budget" in given else None
+    budget = steps if isinstance(steps, int) and steps > 0 else 1000
     lines += [
         "target: val_loss < 1.0       # yours: a metric that it reports, and a value",
         "trials: 16                   # feasible points a study",
-        f"budget: {steps if isinstance(steps, int) and steps > 0 else 1000} steps",
+        f"budget: {count(budget, 'step').replace(',', '')}",
     ]
     return "\n".join(lines) + "\n"
 
@@ -109,11 +111,11 @@ def _options(tree: ast.AST) -> Iterator[_Option]:
             continue
         keywords = {k.arg: k.value for k in call.keywords if k.arg}
         choices = keywords.get("choices")
-        known = isinstance(choices, (ast.List, ast.Tuple))
+        known = choices.elts if isinstance(choices, (ast.List, ast.Tuple)) else []
         yield _Option(
             flag=long[0],
             default=_constant(keywords.get("default")),
-            choices=tuple(_constant(each) for each in choices.elts) if known else (),  # type: ignore[union-attr]
+            choices=tuple(_constant(each) for each in known),
             switch=_constant(keywords.get("action")) == "store_true",
         )
 
@@ -121,7 +123,7 @@ def _options(tree: ast.AST) -> Iterator[_Option]:
 def _constant(node: ast.AST | None) -> Any:
     """What a constant of the source is; ``None`` if it is none."""
     try:
-        return None if node is None else ast.literal_eval(node)  # type: ignore[arg-type]
+        return None if node is None else ast.literal_eval(node)
     except ValueError:
         return None
 

@@ -89,7 +89,9 @@ class TrainingLoop:
         return min(self.progress[t.id].next - step for t, step in zip(trials, steps, strict=True))
 
     def _next_evaluation(self, step: int) -> int:
-        return next_evaluation(step, self.study.evaluation_ratio, self.study.budget_steps)
+        ratio = self.study.evaluation_ratio
+        assert ratio is not None  # only a program has none
+        return next_evaluation(step, ratio, self.study.budget_steps)
 
     def _train(self, steps: int) -> float:
         before = self.clock.train

@@ -136,7 +136,7 @@ def test_rows_have_tokens_that_follow_the_context(folder: Path, name: str) -> No
     workload = workloads.load(ref.spec, ref.fields, ref.base)
     columns = study_columns(a_study, workload)
     assert columns["example_unit"] == "sequence"
-    assert columns["tokens_per_example"] == SMALL[ref.spec]["context"]
+    assert columns["tokens_per_example"] == SMALL[str(ref.spec)]["context"]
     assert columns["dataset"] == workload.dataset
     other = workloads.load(workload, {"context": 9})
     assert study_columns(a_study, other)["tokens_per_example"] == 9

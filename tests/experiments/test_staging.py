@@ -68,7 +68,7 @@ def test_a_study_is_loaded_from_the_worker_s_copy(
         schedule="../wsd.py:WSD",
     )
     (tmp_path / "wsd.py").write_text("")
-    with staged(str(base), [of.workload.spec, of.optimizer, of.schedule], []) as files:
+    with staged(str(base), [str(of.workload.spec), of.optimizer, of.schedule], []) as files:
         copy = tmp_path / "worker"
         os.rename(files.folder, copy)
         monkeypatch.chdir(copy)
@@ -306,7 +306,7 @@ def test_a_users_workload_names_files_that_go_to_the_workers(
     of, _, files = of_table(table, written.format(tmp_path))
     assert files == [written.format(tmp_path)]
     expected = StudyContext.load(of).train.fetch(torch.arange(5), training=True)
-    with staged(str(table), [of.workload.spec], [], files) as copies:
+    with staged(str(table), [str(of.workload.spec)], [], files) as copies:
         worker = tmp_path / "worker"
         os.rename(copies.folder, worker)
         os.rename(table, tmp_path / "gone")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -309,13 +310,17 @@ def started(folder: Path) -> int:
     return sum(len(p.read_text().split()) for p in folder.glob("runs/programs/*/stdout.log"))
 
 
-@pytest.mark.parametrize("signals", [[signal.SIGKILL] * 3, [signal.SIGTERM] * 2])
-def test_a_sweep_that_is_killed_goes_on(folder: Path, signals: list[int]) -> None:
-    for number in signals:
-        before = started(folder)
+@pytest.mark.slow
+def test_a_sweep_that_is_killed_twenty_times_goes_on(folder: Path) -> None:
+    """A moment is a number of reports since its start: a slow machine meets the same ones."""
+    draw = random.Random(0)
+    kinds = [signal.SIGKILL] * 11 + [signal.SIGTERM, signal.SIGINT, signal.SIGHUP] * 3
+    for number in draw.sample(kinds, 20):
+        moment = started(folder) + draw.randrange(1, 10)
         with driver(folder) as run:
-            while run.poll() is None and started(folder) < before + 8:
+            while run.poll() is None and started(folder) < moment:
                 time.sleep(0.02)
+            assert run.poll() is None, "the sweep was complete before the last kill"
             run.send_signal(number)
     deadline = time.monotonic() + 60
     while (left := programs(folder)) and time.monotonic() < deadline:
