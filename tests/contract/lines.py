@@ -37,14 +37,14 @@ PARTS = (
     Part(name="experiments", folders=("experiments",), ceiling=32_385, aim=22_000),
     Part(name="analysis", folders=("analysis",), ceiling=15_039, aim=9_500),
     Part(name="results", folders=("results",), ceiling=8_028, aim=5_000),
-    Part(name="batchscale", folders=("batchscale",), ceiling=5_859, aim=3_400),
+    Part(name="batchscale", folders=("batchscale",), ceiling=5_923, aim=3_400),
     Part(
         name="validation, benchmarks, docs",
         folders=("validation", "benchmarks", "docs"),
         ceiling=5_590,
         aim=4_200,
     ),
-    Part(name="tests", folders=("tests",), ceiling=59_465, aim=36_000),
+    Part(name="tests", folders=("tests",), ceiling=59_529, aim=36_000),
 )
 
 
