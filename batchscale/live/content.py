@@ -8,9 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from batchscale.live import metrics
 
 Payload = dict[str, Any]
 
@@ -50,6 +53,11 @@ class Content:
         """``{"payload": …, "status": …}`` as JSON; its tag changes when either does."""
         with self._lock:
             return self._state
+
+    @property
+    def metrics(self) -> Answer:
+        """The status as metrics for Prometheus, as of now."""
+        return _answer(metrics.text(self.status, time.time()).encode(), metrics.KIND)
 
     def set_status(self, status: Mapping[str, Any]) -> None:
         """Replace the status."""

@@ -24,6 +24,7 @@ from batchscale.live.content import Answer, Content
 from batchscale.output.errors import CommandError, summary_line
 
 STATE = "/state.json"
+METRICS = "/metrics"
 PORT = 8080
 _PORTS = 100
 """Number of ports tried, from ``PORT`` on."""
@@ -129,7 +130,7 @@ class Server(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """GET and HEAD of the page and of its state."""
+    """GET and HEAD of the page, of its state, and of its metrics."""
 
     server: Server
     protocol_version = "HTTP/1.1"
@@ -138,7 +139,7 @@ class Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """The page, its state, or what is wrong with the request."""
+        """The page, its state, its metrics, or what is wrong with the request."""
         hosts = self.headers.get_all("Host", [])
         if len(hosts) != 1 or not self.server.allows(hosts[0]):
             return self._plain(HTTPStatus.FORBIDDEN, "requests for this host are refused")
@@ -147,7 +148,9 @@ class Handler(BaseHTTPRequestHandler):
             return self._answer(self.server.content.page)
         if path == STATE:
             return self._answer(self.server.content.state)
-        return self._plain(HTTPStatus.NOT_FOUND, "there is / and /state.json")
+        if path == METRICS:
+            return self._answer(self.server.content.metrics)
+        return self._plain(HTTPStatus.NOT_FOUND, "there is /, /state.json and /metrics")
 
     do_HEAD = do_GET  # noqa: N815
 

@@ -39,6 +39,7 @@ def nothing(source: str, sentence: str) -> dict[str, Any]:
         "begun": None,
         "left": None,
         "seconds_left": None,
+        "steps_per_second": None,
         "complete": False,
     }
 

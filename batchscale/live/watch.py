@@ -19,6 +19,7 @@ from typing import Any
 
 import results
 from batchscale.live.content import Content, Payload
+from batchscale.live.metrics import Speed
 from batchscale.live.status import nothing, progress
 from batchscale.output.errors import CommandError, summary_line
 from experiments.records.status import status
@@ -82,6 +83,7 @@ class Watch:
         """Times at which each is computed again though nothing has changed."""
         self._rest = -_NEVER
         """Earliest time of the next payload."""
+        self._speed = Speed()
         self._errors: dict[str, str] = {}
 
     def start(self) -> None:
@@ -133,7 +135,9 @@ class Watch:
             self._results = None
         renewed = {Path(name).stem: modified for name, _, modified in self._claims}
         state, studies = retrying(self._read)
+        speed = self._speed.take(state.packs, renewed)
         self._status = progress(self.source, state, studies, renewed)
+        self._status["steps_per_second"] = speed
 
     def _read(self) -> Any:
         opened, self._results = self._results, None

@@ -75,8 +75,8 @@ class Status:
     """A row a failed trial: experiment, optimizer, batch_size, trial, ``error`` (its last line)."""
     packs: pd.DataFrame
     """A row a running pack: pack, experiment, study, machine, ``trials``, ``step`` (of those that
-    train; null before its first word), ``best`` (lowest last value of their metric; the highest
-    where more is better), ``silent`` (seconds since its last word)."""
+    train; null before its first word), ``training`` (how many do), ``best`` (lowest last value of
+    their metric; the highest where more is better), ``silent`` (seconds since its last word)."""
     work_seconds: float | None
     """Seconds that one worker would take for the rest; ``None`` before any trial has ended."""
     seconds: float | None
@@ -171,7 +171,8 @@ _KEYS = ["experiment", "study", "workload", "optimizer", "schedule", "batch_size
 _COUNTS = ["wanted", "done", "reached", "infeasible", "dominated", "failed", "running", "left"]
 _COUNTS += ["other_searches"]
 _STUDY_COLUMNS = [*_KEYS, *_COUNTS, "waits", "trial_seconds"]
-_PACK_COLUMNS = ["pack", "experiment", "study", "machine", "trials", "step", "best", "silent"]
+_PACK_COLUMNS = ["pack", "experiment", "study", "machine", "trials", "step", "training"]
+_PACK_COLUMNS += ["best", "silent"]
 
 
 def _waits(
@@ -307,6 +308,7 @@ def _pack(claim: Mapping[str, Any], targets: Mapping[str, Target]) -> dict[str, 
         "machine": claim["holder"]["machine"].split("/")[0],
         "trials": len(claim["trials"]),
         "step": max((step for step, _ in progress), default=None),
+        "training": len(progress),
         "best": best(values) if values else None,
         "silent": claim["silent"],
     }
