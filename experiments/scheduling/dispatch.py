@@ -333,8 +333,11 @@ class Dispatcher:
             failure = replace(failure, trial=after.culprit.id)
             outcome = failed_outcome(state.study, after.culprit.id, failure, out.step)
             self._trained.add(outcome.trial)
-            state.put(outcome.trial, Record.of(outcome, self._record(assignment, outcome)))
+            run = self._record(assignment, outcome)
+            state.put(outcome.trial, Record.of(outcome, run))
             self._observer(assignment.ended([outcome]))
+            if run is not None:
+                self._observer(assignment.ended([outcome], run))
         if failure.trial or after.ends:
             self.failures.last = failure
         if after.ends:

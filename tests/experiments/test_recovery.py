@@ -64,15 +64,16 @@ def test_what_a_failed_pack_does_next(
     written: list[str] = []
     of, seen = dispatcher(
         [state("a", trials=1), state("b", trials=trials)],
-        record=lambda _, outcome: written.append(outcome.trial),
+        record=lambda _, outcome: written.append(outcome.trial) or "safe",
     )
     finish(of, take(of))
     for cause in causes:
         fail(of, take(of), cause)
     assert [len(assignment.wanted) for assignment in drive(of)] == then
     assert len(written) == rows
-    ended = [event for event in seen if isinstance(event, Ended) and event.run is None]
-    assert [outcome.trial for event in ended for outcome in event.outcomes] == written
+    for run in (None, "safe"):  # at once, and when the row is written
+        ended = [event for event in seen if isinstance(event, Ended) and event.run == run]
+        assert [outcome.trial for event in ended for outcome in event.outcomes] == written
     assert failed(of) == trials - sum(then)
     assert of.error is None
     assert of.hopeless() is None
