@@ -27,11 +27,11 @@ from results.storage.dataset import retrying
 from results.storage.tables import Tables
 from results.storage.values import mapping
 
-_READ = ("trial", "step", "train_seconds", *METRIC_COLUMNS, "metrics")
+READ = ("trial", "step", "train_seconds", *METRIC_COLUMNS, "metrics")
 _MANY = 1_000
 """Number of runs from which TensorBoard takes minutes to load."""
 STEPS = "steps_to_target"
-_COLUMNS = (
+COLUMNS = (
     *("experiment", "study", "trial", "index", "role", "workload", "optimizer", "schedule"),
     *("batch_size", "fields", "metaparameters", "effective_learning_rate", "seed", "status"),
     *("stop_reason", "steps_to_target", "steps_run", "time"),
@@ -78,11 +78,11 @@ def export_tensorboard(
     )  # fmt: skip
     for experiment in pc.unique(rows["experiment"]):
         part = results.with_trials(rows.filter(pc.equal(rows["experiment"], experiment)))
-        measured = _by_trial(part.measurement_rows(_READ))
-        for row in part.trial_rows.select(list(_COLUMNS)).to_pylist():
-            began, evaluations = _evaluations(measured.get(row["trial"]), row["time"])
+        measured = by_trial(part.measurement_rows(READ))
+        for row in part.trial_rows.select(list(COLUMNS)).to_pylist():
+            began, evaluations = evaluated(measured.get(row["trial"]), row["time"])
             path = folder.path / run_name(row)
-            new = events.write(path, began, _events(row, began, evaluations))
+            new = events.write(path, began, events_of(row, began, evaluations))
             done = replace(
                 done,
                 trials=done.trials + 1,
@@ -94,7 +94,7 @@ def export_tensorboard(
     return done
 
 
-def _by_trial(rows: pa.Table) -> dict[str, pa.Table]:
+def by_trial(rows: pa.Table) -> dict[str, pa.Table]:
     """The measurements of each trial, by step."""
     rows = rows.sort_by([("trial", "ascending"), ("step", "ascending")])
     names, starts = np.unique(rows["trial"].to_numpy(), return_index=True)
@@ -105,26 +105,29 @@ def _by_trial(rows: pa.Table) -> dict[str, pa.Table]:
     }
 
 
-def _events(
-    row: Mapping[str, Any], began: float, evaluations: Sequence[_Evaluation]
+def events_of(
+    row: Mapping[str, Any], began: float, evaluations: Sequence[Evaluation]
 ) -> Iterator[Any]:
+    """The events of a trial's run, from its row and its evaluations."""
     yield events.started(began, str(row["trial"]), hyperparameters(row))
     for step, wall_time, metrics in evaluations:
         yield events.scalars(step, wall_time, metrics)
     ended = evaluations[-1][1] if evaluations else began
     if row[STEPS] is not None:
         yield events.scalars(int(np.ceil(row[STEPS])), ended, {STEPS: row[STEPS]})
-    failed = row["status"] == "INFEASIBLE" or row["stop_reason"] == "error"
-    yield events.ended(ended, failed=failed)
+    yield events.ended(ended, failed=failed(row))
 
 
-_Evaluation = tuple[int, float, dict[str, float]]
-"""Step, wall time and values by tag."""
+def failed(row: Mapping[str, Any]) -> bool:
+    """Whether a trial diverged, or its own code raised."""
+    return bool(row["status"] == "INFEASIBLE" or row["stop_reason"] == "error")
 
 
-def _evaluations(
-    rows: pa.Table | None, written: datetime | None
-) -> tuple[float, list[_Evaluation]]:
+Evaluation = tuple[int, float, dict[str, float]]
+"""Step, wall time in seconds since the epoch, and values by tag (``validation/error``)."""
+
+
+def evaluated(rows: pa.Table | None, written: datetime | None) -> tuple[float, list[Evaluation]]:
     """When the run began, and its evaluations."""
     committed = written.timestamp() if written is not None else 0.0
     if rows is None:
@@ -134,7 +137,7 @@ def _evaluations(
         if value is None or not np.isfinite(value):
             seconds[at] = seconds[at - 1] if at else 0.0
     began = committed - seconds[-1] if committed else 0.0
-    evaluations: list[_Evaluation] = []
+    evaluations: list[Evaluation] = []
     for row, second in zip(rows.to_pylist(), seconds, strict=True):
         values = {name: row[name] for name in METRIC_COLUMNS}
         values |= mapping(row["metrics"], "metrics") if row["metrics"] else {}
@@ -156,7 +159,7 @@ def run_name(row: Mapping[str, Any]) -> str:
     return f"{experiment}/{study}/{index}{short[:8]}"
 
 
-def hyperparameters(row: Mapping[str, Any]) -> dict[str, str | bool | float]:
+def settings(row: Mapping[str, Any]) -> dict[str, Any]:
     """What distinguishes a trial: training algorithm, batch size, workload fields (by
     ``workload.<field>`` where a metaparameter has that name), metaparameters."""
     values: dict[str, Any] = {name: row[name] for name in _ALGORITHM}
@@ -166,7 +169,12 @@ def hyperparameters(row: Mapping[str, Any]) -> dict[str, str | bool | float]:
     for name, value in tuned.items():
         values[f"tuned.{name}" if name in _ALGORITHM else name] = value
     values.setdefault("effective_learning_rate", row["effective_learning_rate"])
-    return {escaped(name): _plain(value) for name, value in values.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def hyperparameters(row: Mapping[str, Any]) -> dict[str, str | bool | float]:
+    """The same in the types that TensorBoard has."""
+    return {escaped(name): _plain(value) for name, value in settings(row).items()}
 
 
 def _tag(metric: str) -> str:

@@ -160,6 +160,28 @@ def retrying(read: Callable[[], T]) -> T:
     return read()
 
 
+def of_commit(location: Location, table: str, experiment: str, run: str) -> pa.Table:
+    """The rows that a commit wrote into a table; not those that later ones replaced, once a
+    compaction has dropped them.
+
+    Raises:
+        ResultsError: as ``dataset``.
+    """
+
+    def read() -> pa.Table:
+        listed = names(location, f"{table}/{experiment}")
+        own = [name for name in listed if name.endswith(f"-{run}.parquet")]
+        if own:  # not merged yet: the other files are not opened
+            parts = [checked(location, table, name) for name in own]
+            schema = SCHEMAS[table].remove_metadata()
+            files = ds.FileSystemDataset(parts, schema, ds.ParquetFileFormat())
+        else:
+            files = dataset(location, table, [experiment])
+        return files.to_table(filter=ds.field("run") == run)
+
+    return retrying(read)
+
+
 @contextmanager
 def reading(what: str) -> Iterator[None]:
     """Turn pyarrow's error about a broken file into one line that names it."""
