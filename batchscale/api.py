@@ -50,6 +50,7 @@ def sweep(
     snapshot_every: float | None = None,
     grows_to: int | None = None,
     callbacks: Sequence[Any] = (),
+    track: str | Sequence[str] = (),
     keep_old: bool = False,
     retrain: bool = False,
     observer: Observer | None = None,
@@ -68,6 +69,8 @@ def sweep(
         snapshot_every: seconds between two snapshots of a pack in training; 30 unless given.
         grows_to: how many workers the cluster can grow to, where an autoscaler starts its machines.
         callbacks: Ray Tune's own (`ray.tune.Callback`), whose trials are packs.
+        track: write each trial that is recorded as a run of another tool: ``wandb:PROJECT``,
+            ``mlflow:URI``, ``tensorboard:DIR`` or ``trackio:PROJECT``; several may be given.
         keep_old: where only the workload's code has changed, count its old trials as this one's.
         retrain: where it has, train them again. Else a sweep stops there and says so.
         observer: gets every event (`experiments.scheduling.messages`); a live display unless given.
@@ -84,31 +87,33 @@ def sweep(
     from analysis.curves import edges
     from batchscale.output.display import Display
     from batchscale.run import Run
-    from batchscale.sweeps import load
+    from batchscale.sweeps import load, tracked
     from experiments.execution import sweep as driver
     from experiments.execution.beat import Pace
     from experiments.scheduling.messages import Note, Stage
     from results.storage.location import default_results
 
+    where = results or default_results()
     with nullcontext(observer) if observer is not None else Display() as display:
         display(Stage(text="reading the experiment"))
         loaded = load(experiment, settings, overrides)
         for note in loaded.notes:
             display(Note(text=note))
-        summary = driver.sweep(
-            loaded,
-            results=results or default_results(),
-            address=address,
-            judge=edges,
-            observer=display,
-            # What has passed counts: reading the experiment imports torch and the workload.
-            seconds=None if seconds is None else max(0.0, seconds + began - time.monotonic()),
-            pace=None if snapshot_every is None else Pace(snapshot=snapshot_every),
-            grows_to=grows_to,
-            callbacks=callbacks,
-            keep_old=keep_old,
-            retrain=retrain,
-        )
+        with tracked(track, where, loaded.name, display) as observed:
+            summary = driver.sweep(
+                loaded,
+                results=where,
+                address=address,
+                judge=edges,
+                observer=observed,
+                # What has passed counts: reading the experiment imports torch and the workload.
+                seconds=None if seconds is None else max(0.0, seconds + began - time.monotonic()),
+                pace=None if snapshot_every is None else Pace(snapshot=snapshot_every),
+                grows_to=grows_to,
+                callbacks=callbacks,
+                keep_old=keep_old,
+                retrain=retrain,
+            )
     name = summary.experiment.replace("'", "''")
     # By study: trials that another experiment has trained already are this one's too.
     its_studies = f"study IN (SELECT study FROM studies WHERE experiment = '{name}')"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
     from experiments.config.compile import Experiment
     from experiments.plan import Study
+    from experiments.scheduling.messages import Observer
     from results.storage.location import Location
 
 
@@ -166,3 +169,22 @@ def recorded(results: str | Path | Location, studies: Sequence[Study]) -> dict[s
         for study, rows in trials.groupby("study")
         if (search := present.get(str(study))) is not None
     }
+
+
+def tracked(
+    track: str | Sequence[str], results: str | Path | Location, experiment: str, observer: Observer
+) -> AbstractContextManager[Observer]:
+    """The observer of a sweep whose trials are also written to ``track``, inside ``with``.
+
+    Raises:
+        CommandError, ResultsError: as ``Tracking``.
+    """
+    specs = [track] if isinstance(track, str) else [*dict.fromkeys(track)]
+    if not specs:
+        return nullcontext(observer)
+    from batchscale.tracking.observer import Tracking
+    from results.storage.location import Location
+
+    if not isinstance(results, Location):
+        results = Location(os.path.expanduser(results))
+    return Tracking(specs, results, experiment, observer)

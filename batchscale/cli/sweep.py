@@ -6,7 +6,8 @@ import os
 import shlex
 import sys
 import threading
-from typing import TYPE_CHECKING, Annotated
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from batchscale.run import Run
     from experiments.records.status import Status
+
+Log = Literal["text", "json"]
 
 
 def sweep(
@@ -64,6 +67,23 @@ def sweep(
             help="How many workers the cluster can grow to, where an autoscaler starts machines.",
         ),
     ] = None,
+    track: Annotated[
+        list[str] | None,
+        option(
+            "--track",
+            "TOOL:PLACE",
+            "Write each trial as a run of another tool: wandb:PROJECT, mlflow:URI, "
+            "tensorboard:DIR, trackio:PROJECT. Repeat it for several.",
+        ),
+    ] = None,
+    log: Annotated[
+        Log,
+        option(
+            "--log",
+            "text|json",
+            "How progress is printed on stderr: json: an object a line for each event.",
+        ),
+    ] = "text",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be trained, and train nothing.")
     ] = False,
@@ -85,6 +105,7 @@ def sweep(
     from batchscale import api
     from batchscale.output.display import Display
     from batchscale.output.errors import CommandError
+    from batchscale.output.json_log import JsonLog
     from batchscale.sweeps import plan
     from experiments.execution.ray.start import RAY_THREAD
 
@@ -95,7 +116,7 @@ def sweep(
     if dry_run:
         print(_plan(plan(experiment, set_ or [], results), output_format(format, json)), end="")
         return 0
-    with Display() as display:
+    with nullcontext(JsonLog()) if log == "json" else Display() as display:
         run = api.sweep(
             experiment,
             results=results,
@@ -104,6 +125,7 @@ def sweep(
             seconds=limit,
             snapshot_every=interval,
             grows_to=grows_to,
+            track=track or (),
             keep_old=keep_old,
             retrain=retrain,
             observer=display,
