@@ -43,6 +43,7 @@ MODULES = {
     "api",
     "exchange",
     "function",
+    "integrations",
     "reporting",
     "run",
     "training",
