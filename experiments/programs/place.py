@@ -6,8 +6,10 @@ import os
 import shlex
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from results.storage.location import Location
+if TYPE_CHECKING:  # pyarrow, which messages of errors do not wait for
+    from results.storage.location import Location
 
 FOLDER, SCRIPT = "programs", "command.sh"
 """Of the results; and in the folder of a trial below it."""

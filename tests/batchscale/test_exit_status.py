@@ -91,7 +91,7 @@ def test_reading_the_experiment_takes_of_the_time(monkeypatch: pytest.MonkeyPatc
 
     def read(*_: object) -> SimpleNamespace:
         now[0] += 5
-        return SimpleNamespace(notes=())
+        return SimpleNamespace(notes=(), name="digits")
 
     def train(*_: object, seconds: float | None, **__: object) -> None:
         left.append(seconds)

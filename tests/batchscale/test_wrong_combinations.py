@@ -129,8 +129,9 @@ def test_a_trial(
     assert [path for path in sorted(files.iterdir()) if path.name != "__pycache__"] == before
 
 
-@pytest.mark.usefixtures("files")
-def test_a_check_of_an_experiment_file(command: Command) -> None:
+def test_a_check_of_an_experiment_file(command: Command, files: Path) -> None:
+    text = "workload: digits-softmax\nbudget: 9 steps\ntrials: 1\nsearch: {learning_rate: 0.1}\n"
+    (files / "mine.yaml").write_text(f"{text}grid: {{batch_size: 8, optimizer: sgd}}\n")
     clear(command("check", "mine.yaml"), "mine.yaml is an experiment file", hint="--dry-run")
 
 
