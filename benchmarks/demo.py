@@ -103,7 +103,7 @@ def rows() -> list[Row]:
     for curve in curves:
         critical = curve["critical_batch_size"]
         value, low, high = (critical[name] for name in ("value", "low", "high"))
-        said = str(critical)
+        said = f"≥ {low:.0f}" if low else "no end of its diminishing returns was seen"
         if value and low and high:
             said = f"{value:.0f} [{low:.0f}, {high:.0f}]: high/low {high / low:.1f}"
         what = f"the demo's critical batch size, {curve['optimizer']}"
