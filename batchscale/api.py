@@ -196,7 +196,7 @@ def logs(trial: str, results: str | Path | Location | None = None, *, stderr: bo
         what = (
             f"{count(len(matches), 'trial')} of programs begin"
             if matches
-            else "no program's begins"
+            else "no trial of a program begins"
         )
         raise CommandError(
             f"{what} with {trial!r} in {location.display(FOLDER)}",

@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from filecmp import cmp
@@ -26,7 +26,7 @@ from workloads.user_code.program import Program
 _THEIRS = {"torch", "torchvision", "ray", "numpy", "pandas", "pyarrow", "scipy"}
 _LARGEST_DATA_FILE = 2**28
 """Bytes of a data file that is sent to workers; Ray refuses a folder of twice as much."""
-_PROGRAM = "program"
+_PROGRAM = Path("program")
 """The folder of a program's files."""
 _SKIP = shutil.ignore_patterns("__pycache__", ".*", "*.pyc")
 
@@ -40,6 +40,8 @@ class Staged:
     """A file of a unique name in the folder, by which a worker finds its copy."""
     specs: Mapping[str, str]
     """``../models/a.py:Net`` -> ``a.py:Net``: for files from outside the experiment's folder."""
+    program: str | None = None
+    """Where a program runs in the folder: ``program``, or ``program/…`` if it has files above."""
 
     def localize(self, study: Study) -> Study:
         """The study as this process loads it, from its own copy of the folder.
@@ -51,7 +53,7 @@ class Staged:
         if isinstance(ref.spec, str):
             ref = replace(ref, spec=self.specs.get(ref.spec, ref.spec), base=here)
         else:
-            ref = replace(ref, base=_place_of_program(ref.base or ".", f"{here}/{_PROGRAM}"))
+            ref = replace(ref, base=self._place_of_program(ref.base or ".", here))
         name = study.layout.name
         return replace(
             study,
@@ -61,6 +63,20 @@ class Staged:
             technique={self.specs.get(name, name): v for name, v in study.technique.items()},
             layout=replace(study.layout, name=name and self.specs.get(name, name)),
         )
+
+    def _place_of_program(self, base: str, here: str) -> str:
+        """Where a worker runs a program: in the experiment's folder, with all that is beside it, if
+        this machine has the same files there; else in the copy of what the experiment names."""
+        assert self.program is not None
+        copy, depth = Path(here, _PROGRAM), len(Path(self.program).parts) - 1
+        root = Path(base, *[".."] * depth)
+        files = [path for path in copy.rglob("*") if path.is_file()]
+        there = [root / path.relative_to(copy) for path in files]
+        same = all(p.is_file() and cmp(p, q) for p, q in zip(there, files, strict=True))
+        if same and os.path.isdir(base):
+            return base
+        os.makedirs(Path(here, self.program), exist_ok=True)  # all of its files may be above
+        return str(Path(here, self.program))
 
     def _here(self) -> str:
         for folder in (os.getcwd(), *sys.path, self.folder):
@@ -121,18 +137,19 @@ def staged(
                 continue
             place = _copy_with_imports(start, path, folder)
             renamed[spec] = f"{place}:{name}" if name else place
-        inner = folder / _PROGRAM if program else folder
-        for path in program.named_files(start) if program else ():
-            _copy_with_imports(start, path, inner)
-        for file in files:
-            _copy(start, file, inner)
+        place_of_program = None
+        if program is not None:
+            named = [*program.named_files(start), *files]
+            place_of_program = _copy_program(start, named, folder)
+        for file in files if program is None else ():
+            _copy(start, file, folder)
         for path in sorted(set(data_files)):
             _copy_data_file(start, path, folder)
         _refuse_clashes(folder)
         marker = f"batchscale-files-{uuid.uuid4().hex}"
         (folder / marker).touch()
         moved_specs = {old: new for old, new in renamed.items() if old != new}
-        yield Staged(folder=str(folder), marker=marker, specs=moved_specs)
+        yield Staged(folder=str(folder), marker=marker, specs=moved_specs, program=place_of_program)
 
 
 def _copy_with_imports(start: Path, name: str, folder: Path) -> str:
@@ -140,20 +157,27 @@ def _copy_with_imports(start: Path, name: str, folder: Path) -> str:
     path in ``folder``."""
     place = _copy(start, name, folder)
     source = _resolved(start, name)
-    for module in local_modules(source).values() if source.suffix == ".py" else ():
+    is_python = source.suffix == ".py" and source.is_file()
+    for module in local_modules(source).values() if is_python else ():
         beside = module.relative_to(source.parent)
         called = f"{beside}, which {source.name} imports"
         _copy_file(module, (folder / place).parent / beside, called)
     return place
 
 
-def _place_of_program(base: str, copy: str) -> str:
-    """Where a worker runs a program: in the experiment's folder, with all that is beside it, if
-    this machine has that; else in the copy of what the experiment names."""
-    files = [path for path in Path(copy).rglob("*") if path.is_file()]
-    there = [Path(base) / path.relative_to(copy) for path in files]
-    same = all(p.is_file() and cmp(p, q) for p, q in zip(there, files, strict=True))
-    return base if same and os.path.isdir(base) else copy
+def _copy_program(start: Path, named: Sequence[str], folder: Path) -> str:
+    """Copy what a program consists of so that its command means the same there: a file of a folder
+    above lies above too. An absolute path is the worker's own.
+
+    Returns:
+        Where it runs in ``folder``.
+    """
+    relative = [name for name in named if not Path(name).expanduser().is_absolute()]
+    sources = [os.path.normpath(start / name) for name in relative]
+    root = Path(os.path.commonpath([start, *sources]))
+    for source in sources:
+        _copy_with_imports(root, os.path.relpath(source, root), folder / _PROGRAM)
+    return str(_PROGRAM / start.relative_to(root))
 
 
 def _copy(start: Path, name: str, folder: Path) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from experiments.errors import ExperimentError
 from results.counts import count
+from results.storage.disk_errors import line_of
 
 _ROLES: Mapping[str, tuple[str, ...]] = {
     "batch_size": ("batch_size", "global_batch_size", "train_batch_size", "batchsize", "bs"),
@@ -55,7 +56,7 @@ def template(path: Path) -> str:
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError) as error:
-        raise ExperimentError(f"cannot read {path}: {error}") from None
+        raise ExperimentError(f"cannot read {path}: {line_of(error)}") from None
     options = {option.key: option for option in _options(tree)}
     given = {
         role: next(options[name] for name in names if name in options)

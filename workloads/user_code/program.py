@@ -85,6 +85,12 @@ class Program(Workload):
             WorkloadError: no file of it is known, or one of ``files`` is not there.
         """
         parts = [f"{name} {digest}" for name, digest in self._sources()]
+        scripts = [p for p in self.command if p.endswith((".py", ".sh")) and not NAME.search(p)]
+        if not parts and scripts:
+            raise WorkloadError(
+                f"no file {scripts[0]!r} in {self.experiment_folder}",
+                hint="a path is relative to its experiment file",
+            )
         if not parts:
             raise WorkloadError(
                 f"program {' '.join(self.command)!r} names no file here: a change of it could not "

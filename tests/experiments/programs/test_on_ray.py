@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -18,15 +19,17 @@ from experiments.execution import staging
 from experiments.execution.sweep import sweep
 from experiments.plan import Study
 from experiments.programs.process import RUNNING
+from results.storage.location import Location
 from tests.experiments.programs.test_sweeps import FILE, RESUMED
 from tests.experiments.programs.test_sweeps import folder as folder  # a fixture
 from tests.experiments.programs.test_sweeps import programs as running
+from tests.results.conftest import bucket as bucket  # a fixture
 from workloads.user_code.program import Program
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 
-def table(root: str) -> pd.DataFrame:
+def table(root: str | Location) -> pd.DataFrame:
     columns = ["trial", "status", "stop_reason", "steps_to_target", "last_miss"]
     rows = bs.open(root).trials.sort_values("trial")
     return rows[columns].reset_index(drop=True)
@@ -82,6 +85,46 @@ def test_where_the_folder_is_not_a_copy_is_run(folder: Path) -> None:
         assert names == {"train.py", "helper.py", "settings.json"}
         (folder / "helper.py").write_text("x = 2")
         assert _base(staged, study) == f"{staged.folder}/program"
+
+
+def test_files_above_and_absolute_ones_keep_their_places(folder: Path, ray_address: str) -> None:
+    inner = folder / "experiments" / "first"
+    inner.mkdir(parents=True)
+    train = (folder / "train.py").read_text()
+    command = str(FILE["program"]).replace("train.py", "../../train.py")
+    of = {**FILE, "program": command, "keep": "off"}
+    (inner / "mine.yaml").write_text(json.dumps(of))
+    experiment = load(inner / "mine.yaml")
+    (study, *_) = experiment.studies()
+    program = experiment.spec
+    assert isinstance(program, Program)
+    with staging.staged(str(inner), [], experiment.files, program=program) as staged:
+        assert staged.program == "program/experiments/first"
+        assert _base(staged, study) == str(inner)
+        (folder / "train.py").write_text(f"{train}# changed since\n")
+        there = Path(str(_base(staged, study)))
+        assert there == Path(staged.folder, "program", "experiments", "first")
+        assert (there / "../../train.py").read_text() == train
+    sweep(experiment, results="runs", address=ray_address)
+    of_file = str(FILE["program"]).replace("train.py", str(folder / "train.py"))
+    sweep(load({**FILE, "program": of_file, "keep": "off"}), results="runs2", address=ray_address)
+    for name in ("runs", "runs2"):
+        assert set(bs.open(name).trials["stop_reason"]) == {"target", "budget"}
+    ran = (folder / "runs2" / "programs").glob("*/command.sh")
+    assert {path.read_text().splitlines()[0] for path in ran} == {f"cd {folder}"}
+
+
+def test_with_results_in_an_object_store_trials_have_a_folder_here(
+    folder: Path, bucket: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder / "tmp"))
+    of = {**FILE, "keep": "off"}
+    sweep(load(of), results=bucket, address="none")
+    sweep(load(of), results="alone", address="none")
+    pd.testing.assert_frame_equal(table(bucket), table("alone"))
+    (made,) = (folder / "tmp").glob("batchscale-programs-*")
+    assert len([*made.glob("*/command.sh")]) == 9
 
 
 def _base(staged: staging.Staged, study: Study) -> str | None:

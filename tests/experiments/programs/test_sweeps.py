@@ -209,7 +209,7 @@ def test_its_output_is_printed(folder: Path) -> None:
     printed = bs.logs(trial[:8], "runs").splitlines()
     assert json.loads(printed[0])["step"] == 5
     assert bs.logs(trial, "runs", stderr=True) == ""
-    with pytest.raises(CommandError, match="no program's begins with 'zz'"):
+    with pytest.raises(CommandError, match="no trial of a program begins with 'zz'"):
         bs.logs("zz", "runs")
     with pytest.raises(CommandError, match="9 trials of programs begin with ''"):
         bs.logs("", "runs")

@@ -64,4 +64,7 @@ def test_what_it_cannot_tell_it_says(program: Path) -> None:
     program.write_text("x = (")
     with pytest.raises(ExperimentError, match=r"cannot read .*train\.py"):
         api.new_program(program)
+    program.unlink()
+    with pytest.raises(ExperimentError, match=r"train\.py: No such file or directory$"):
+        api.new_program(program)
     assert not program.with_suffix(".yaml").exists()
