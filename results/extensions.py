@@ -1,10 +1,10 @@
 """Importers and exporters: each is a file, and its function's signature has its options.
 
-The importer ``csv`` is the function ``import_csv`` of ``results/imports/csv.py``; the first line of
+The importer ``log`` is the function ``import_log`` of ``results/imports/log.py``; the first line of
 that file describes it. A user's is any function, which ``batchscale`` finds as ``file.py:Name``. An
 option is a keyword-only parameter with a type and a description::
 
-    def import_csv(path, results, *, name: Annotated[str | None, "The experiment's name."] = None):
+    def import_log(path, results, *, name: Annotated[str | None, "The experiment's name."] = None):
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from results.errors import ResultsError, nearest
 
+LOG = "log"
+"""The import that finds out what a file or folder is."""
+_OTHER_NAMES = {"csv": LOG, "wandb": LOG}
 REPORTED = "progress"
 """The parameter that is not an option: if it exists, it is called with the progress so far."""
 
@@ -142,6 +145,10 @@ class Registry:
             for file in files
         }
 
+    def knows(self, name: str) -> bool:
+        """Whether there is one of this name."""
+        return _OTHER_NAMES.get(name, name) in self.names()
+
     def get(self, name: str) -> Extension:
         """The packaged extension of this name.
 
@@ -149,7 +156,8 @@ class Registry:
             ResultsError: there is none.
         """
         names = self.names()
-        if name not in names:
+        name = _OTHER_NAMES.get(name, name)
+        if not self.knows(name):
             raise ResultsError(
                 f"there is no {self.verb} of {name!r}",
                 hint=nearest(name, names, f"one of {', '.join(names)}; or file.py:Name"),

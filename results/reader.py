@@ -18,13 +18,14 @@ from results.storage.tables import Tables
 from results.targets import retarget
 from results.targets.target import Target
 from results.user_tables.curves import read
+from results.user_tables.log import find
 
 if TYPE_CHECKING:
     from results.query import Views
 
 
 def open(source: str | Path | Location) -> Results:
-    """Open a results folder or URI, packaged data, or the user's CSV or Parquet file.
+    """Open a results folder or URI, packaged data, or a log of the user's.
 
     Packaged are ``published`` (curves of others) and ``own`` (curves measured with the packaged
     workloads); a folder of such a name is ``./own``.
@@ -42,7 +43,8 @@ def open(source: str | Path | Location) -> Results:
                 hint="name a results folder, or a CSV with the columns batch_size and steps",
             )
         return Results(text, Folder(Location(PACKAGED[text])))
-    if "://" not in text and text.lower().endswith((".csv", ".jsonl", ".parquet")):
+    is_table = text.lower().endswith((".csv", ".jsonl", ".parquet"))
+    if "://" not in text and (is_table or find(Path(text)) is not None):
         return Results(escaped(masked(text)), read(Path(text)))
     location = Location(source)
     return Results(location.root, Folder(location))

@@ -122,7 +122,7 @@ def test_folders_stay_small() -> None:
 def test_the_analysis_group_has_what_reading_results_imports() -> None:
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
     named = {text.split(">=")[0].lower() for text in groups["analysis"]}
-    brought = {"numpy", "pil"}  # by pandas, and by matplotlib
+    brought = {"numpy", "pil", "yaml"}  # by pandas, by matplotlib, and by PyYAML
     used = {
         name.lower()
         for path in READING

@@ -11,6 +11,7 @@ from batchscale.cli.kinds import chosen_kind
 from batchscale.cli.options import Results, Where
 from batchscale.output.progress import ProgressLines, say
 from results.counts import count
+from results.errors import ResultsError
 
 if TYPE_CHECKING:
     from results.exports import Exported
@@ -22,25 +23,33 @@ _REFUSALS = 20
 
 def import_(
     ctx: typer.Context,
-    kind: Annotated[  # noqa: ARG001
-        str,
+    words: Annotated[
+        list[str],
         typer.Argument(
-            metavar="KIND", help="What PATH is: batchscale list imports; or file.py:Name."
+            metavar="[KIND] PATH",
+            help="A file or a folder; of a KIND that is no log: batchscale list imports, or "
+            "file.py:Name.",
         ),
     ],
-    path: Annotated[str, typer.Argument(metavar="PATH", help="A file or a folder.")],
     results: Results = None,
 ) -> None:
-    """Import data from another source. A second run changes nothing.
+    """Import a log, of any training run. A second run changes nothing.
 
-    The options of a kind: batchscale import KIND --help.
+    What it took for what is said; --map NAME=THEIRS says otherwise. The options of another kind:
+    batchscale import KIND --help.
     """
     from batchscale import api
+    from results.extensions import IMPORTS
 
     importer, options = chosen_kind(ctx)
+    *kind, path = words
+    if len(kind) > 1 or not all(".py:" in each or IMPORTS.knows(each) for each in kind):
+        raise ResultsError(f"import takes one PATH: {' '.join(words)}", hint="a folder may be one")
     done = api.take_in(
         importer, path, results=results, progress=ProgressLines(_imported), **options
     )
+    for line in done.said:
+        say(line, file=sys.stderr)
     for what, why in done.refused[:_REFUSALS]:
         say(f"left out {what}: {why}", file=sys.stderr)
     if len(done.refused) > _REFUSALS:

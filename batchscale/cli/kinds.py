@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
 import typer
@@ -58,17 +59,24 @@ class KindCommand(TyperCommand):
 
     def _kind(self, args: Sequence[str]) -> str | None:
         """The first argument that names a kind, else the first argument."""
-        from results.extensions import KINDS
+        from results.extensions import KINDS, LOG
 
-        flags, names = self._flags(), KINDS[str(self.name)].names()
+        flags = self._flags()
         before = ("", *args)
         arguments = [
             text
             for last, text in zip(before, args, strict=False)
             if not text.startswith("-") and last not in flags
         ]
-        kinds = [text for text in arguments if text in names or ".py:" in text]
-        return next(iter([*kinds, *arguments]), None)
+        kinds = [text for text in arguments if ".py:" in text or KINDS[str(self.name)].knows(text)]
+        first = next(iter([*kinds, *arguments]), None)
+        if self.name == "import" and not kinds and _is_path(first or "."):
+            return LOG
+        return first
+
+
+def _is_path(text: str) -> bool:
+    return Path(text).exists() or "." in text or "/" in text
 
 
 class _State:

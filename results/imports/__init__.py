@@ -46,6 +46,8 @@ class Imported:
     measurements: int = 0
     refused: list[tuple[str, str]] = field(default_factory=list)
     """Name and reason of each part that was left out because it cannot be imported."""
+    said: list[str] = field(default_factory=list)
+    """What was taken for what, in lines, where the import had to find out."""
     ignored: list[str] = field(default_factory=list)
     """Files and folders that do not belong to the data."""
 

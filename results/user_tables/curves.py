@@ -1,20 +1,23 @@
-"""A user's curves: a CSV, JSON Lines or Parquet file read as a results dataset.
+"""A user's curves: a log or a table, read as a results dataset.
 
-Either points, ``batch_size`` and ``steps`` (which need not be whole; ``inf`` or ``DNF`` where the
-target was not reached; ``relative_error`` is that of steps that were read off a figure), or whole
-curves, ``batch_size``, ``step`` and metrics, with an optional ``run`` that distinguishes runs of
-one batch size; their steps to a target come with ``with_target``. Or final losses: ``batch_size``,
-``examples`` or ``tokens`` (the budget), and metrics: each row is a run of its own, measured once,
-at its end (``analysis.curves.final_losses`` reads them); several rows of a ``run`` are its curve.
+Either points, ``batch_size`` and ``steps`` (which need not be whole; empty, ``inf``, ``NaN``,
+``DNF`` or ``> 20000`` where the target was not reached; ``relative_error`` is that of steps that
+were read off a figure), or whole curves, ``batch_size``, ``step`` (or ``tokens``, several of a
+``run``) and metrics, with an optional ``run`` that distinguishes runs of one batch size; their
+steps to a target come with ``with_target``. Or final losses: ``batch_size``, ``examples`` or
+``tokens`` (the budget), and metrics: each row is a run of its own, measured once, at its end
+(``analysis.curves.final_losses`` reads them).
 
 A further column that a trials table has (``optimizer``, ``model``, ``dataset``, ``learning_rate``,
-…) is that column; ``target`` is "METRIC < VALUE". ``user_tables.runs`` says what any other is.
+…) is that column; ``target`` is "METRIC < VALUE". ``user_tables.runs`` says what any other is, and
+``user_tables.columns`` which other names are read as these.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -24,10 +27,12 @@ import pandas as pd
 import pyarrow as pa
 
 from results.errors import ResultsError
-from results.schema import GROUP_COLUMNS, METAPARAMETERS, SPLITS, TRIALS, json_text
+from results.schema import GROUP_COLUMNS, METAPARAMETERS, TRIALS, json_text
 from results.storage.source import Memory
-from results.targets.target import Target, lower_is_better
-from results.user_tables.table_file import TableFile
+from results.targets.target import Target
+from results.user_tables.log import read_log
+from results.user_tables.names import FAILED, is_metric
+from results.user_tables.table_file import TableFile, number
 from results.user_tables.trials import TARGET, memory, trials
 from results.user_tables.whole_curves import whole_curves
 
@@ -37,34 +42,31 @@ _COLUMNS = (
     *TARGET,
     *("seed", "precision", "device", "engine", "world_size", "last_miss", "train_examples"),
 )
-_NOT_REACHED = {"inf", "infinity", "+inf", "dnf"}
-_LONG_FORM = ("key", "metric", "metric_name")
-_LOWER = ("loss", "error", "entropy", "perplexity")
+_NOT_REACHED = {
+    *("inf", "infinity", "+inf", "dnf", "nan", "na", "n/a", "none", "null", "-", "--", "missed"),
+    *("not reached", *(state.lower() for state in FAILED)),
+}
+_BEYOND = re.compile(r">=?\s*(\d.*)")
 
 
 def read(path: Path) -> Memory:
-    """Read the file.
+    """Read a log.
 
     Raises:
         ResultsError: a column is missing (the nearest is named), or a cell is text, NaN, zero or
             negative where it may not be (its line is named).
     """
-    return read_table(TableFile.read(path))
+    return read_table(read_log(path).table)
 
 
 def read_table(file: TableFile) -> Memory:
-    """As ``read``, of a table: its ``name`` is that of the experiment and the workload.
+    """As ``read``, of a table under our names: its ``name`` is that of the experiment and the
+    workload.
 
     Raises:
         ResultsError: as ``read``.
     """
     file.require("batch_size")
-    long_form = [name for name in _LONG_FORM if file.has(name) and not file.numeric(name)]
-    if long_form and file.has("value"):
-        raise ResultsError(
-            f"{file.path} has a row for each metric: columns {long_form[0]} and value",
-            hint="a column for each metric is read: pandas.DataFrame.pivot",
-        )
     budget = next((name for name in ("examples", "tokens") if file.has(name)), None)
     final = budget is not None and not file.has("step") and not file.has("steps")
     if not file.has("step") and not final:
@@ -76,10 +78,9 @@ def read_table(file: TableFile) -> Memory:
     if file.has("target"):
         _targets(file, rows)
     if final:
-        _refuse_curves(file)
         return _final_losses(file, rows, str(budget))
     if file.has("steps"):
-        rows["steps"] = _steps(file)
+        rows["steps"], rows["budget_steps"] = _steps(file)
         _refuse_overflow(file, rows, "steps")
         if file.has("relative_error"):
             rows["relative_error"] = _relative_errors(file)
@@ -97,13 +98,21 @@ def _refuse_overflow(file: TableFile, rows: pd.DataFrame, name: str) -> None:
 
 
 def _points(file: TableFile, rows: pd.DataFrame) -> Memory:
-    made = trials(file, rows.drop(columns="steps"), _names(file), _others(file, rows))
-    for trial, steps in zip(made, rows["steps"], strict=True):
-        if not math.isfinite(steps):
-            trial["stop_reason"] = "budget"
-            continue
-        trial |= {"steps_to_target": steps, "steps_run": math.ceil(steps), "stop_reason": "target"}
-        trial["examples_run"] = round(steps * trial["batch_size"])
+    made = trials(
+        file,
+        rows.drop(columns=["steps", "budget_steps"]),
+        _names(file),
+        _others(file, rows, but={"run_state"}),
+    )
+    for trial, steps, budget in zip(made, rows["steps"], rows["budget_steps"], strict=True):
+        trial["stop_reason"] = "target" if math.isfinite(steps) else "budget"
+        ran = math.ceil(steps) if math.isfinite(steps) else budget
+        if ran == ran:
+            trial |= {"steps_run": int(ran), "examples_run": round(ran * trial["batch_size"])}
+        if math.isfinite(steps):
+            trial |= {"steps_to_target": steps, "examples_run": round(steps * trial["batch_size"])}
+        if budget == budget:
+            trial["budget_steps"] = int(budget)
     return memory(made, [])
 
 
@@ -115,17 +124,6 @@ def _others(file: TableFile, rows: pd.DataFrame, *, but: Collection[str] = ()) -
     """The columns that have no home among those of a trial."""
     skip = {*rows, *but, "steps", "step", "run", "target"}
     return [name for name in file.columns if name not in skip]
-
-
-def _refuse_curves(file: TableFile) -> None:
-    """Several rows of one run are no final losses."""
-    runs = list(zip(file.columns.get("run", ()), file.columns["batch_size"], strict=False))
-    if at := next((at for at, run in enumerate(runs) if run in runs[:at]), 0):
-        raise file.fail(
-            at,
-            f"run {runs[at][0]} has several rows: a curve, not the loss at the end of a run",
-            "add a column step; or leave the column run out, if each row is a run of its own",
-        )
 
 
 def _final_losses(file: TableFile, rows: pd.DataFrame, budget: str) -> Memory:
@@ -145,17 +143,17 @@ def _final_losses(file: TableFile, rows: pd.DataFrame, budget: str) -> Memory:
             if pd.isna(tokens) or tokens < 1:
                 raise file.fail(at, "tokens_per_example must be a whole number of at least 1")
         given = [total / tokens for total, tokens in zip(given, each, strict=True)]
-    others = [name for name in file.columns if name not in {*rows, "target", "examples", "tokens"}]
-    metrics = [name for name in others if _is_metric(name)]
+    skip = {*rows, "target", "examples", "tokens", "run_state"}
+    others = [name for name in file.columns if name not in skip]
+    metrics = [name for name in others if is_metric(name)]
     if not metrics:
         raise ResultsError(
             f"{file.path} has no metric besides {budget}",
             hint="a column with the loss at the end of each run: loss, or validation_loss",
         )
     values = {name: file.numbers(name, empty=True) for name in metrics}
-    made = trials(
-        file, rows, _names(file), _others(file, rows, but={*metrics, "examples", "tokens"})
-    )
+    others = _others(file, rows, but={*metrics, "examples", "tokens", "run_state"})
+    made = trials(file, rows, _names(file), others)
     points = []
     for at, trial in enumerate(made):
         examples, size = float(given[at] or 0.0), trial["batch_size"]
@@ -171,18 +169,18 @@ def _final_losses(file: TableFile, rows: pd.DataFrame, budget: str) -> Memory:
         trial["stop_reason"] = "budget" if ended else "diverged"
         if not ended:
             trial["status"] = "INFEASIBLE"
+        if (state := _state(file, at)) in FAILED:
+            reason = "dominated" if state == "PRUNED" else "error"
+            trial |= {"status": "INCOMPLETE", "stop_reason": reason}
         keys = {key: trial[key] for key in ("experiment", "study", "trial", "run")}
         metric = {name: v for name, v in measured.items() if v is not None and not pd.isna(v)}
         points.append({**keys, "step": steps, "examples": round(examples), "metrics": metric})
     return memory(made, points)
 
 
-def _is_metric(name: str) -> bool:
-    """Whether a column of final losses is a metric, and not a property of the model."""
-    split = name.startswith(tuple(f"{split}_" for split in SPLITS))
-    return (
-        split or any(part in name.lower() for part in _LOWER) or not lower_is_better(name.lower())
-    )
+def _state(file: TableFile, at: int) -> str:
+    """How a row says that its run ended."""
+    return str(file.columns["run_state"][at]).upper() if file.has("run_state") else ""
 
 
 def _column(file: TableFile, name: str) -> list[Any]:
@@ -217,18 +215,24 @@ def _technique(text: str | None) -> str | None:
     return json_text({"technique": text})
 
 
-def _steps(file: TableFile) -> list[float]:
-    """Steps to target; infinite where a run did not reach it."""
-    missed = [str(cell).lower() in _NOT_REACHED for cell in file.columns["steps"]]
-    cells = [
-        1.0 if miss else cell for miss, cell in zip(missed, file.columns["steps"], strict=True)
-    ]
+def _steps(file: TableFile) -> tuple[list[float], list[float]]:
+    """Steps to target, infinite where a run did not reach it; and budgets, NaN where unknown."""
+    cells = file.columns["steps"]
+    budgets = [math.nan] * len(cells)
+    if file.has("budget_steps"):
+        given = file.numbers("budget_steps", above=0, empty=True)
+        budgets = [math.nan if each is None else each for each in given]
+    counted: list[Any] = [*cells]
     for at, cell in enumerate(cells):
-        if cell is None or cell != cell or str(cell).lower() == "nan":
-            what = "missing" if cell is None else "NaN"
-            raise file.fail(at, f"steps is {what}", "inf where the run did not reach the target")
-    steps = replace(file, columns={"steps": cells}).numbers("steps", above=0)
-    return [math.inf if miss else float(s or 0) for miss, s in zip(missed, steps, strict=True)]
+        text = "nan" if cell is None else str(cell).strip().lower()
+        if beyond := _BEYOND.fullmatch(text):
+            budgets[at] = number(beyond[1].replace(",", "")) or math.nan
+        if beyond or text in _NOT_REACHED or _state(file, at) in FAILED:
+            counted[at] = None
+    filled = [1.0 if cell is None else cell for cell in counted]
+    steps = replace(file, columns={"steps": filled}).numbers("steps", above=0)
+    reached = zip(counted, steps, strict=True)
+    return [math.inf if cell is None else float(s or 0) for cell, s in reached], budgets
 
 
 def _relative_errors(file: TableFile) -> list[float | None]:

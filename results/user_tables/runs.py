@@ -6,17 +6,18 @@ is a setting. A run's rows are in the order in which they were logged.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
+from results.batch_phases import BatchPhases
+from results.schema import json_text
 from results.user_tables.table_file import TableFile
 
 
-def run_numbers(
-    file: TableFile, rows: pd.DataFrame, texts: Sequence[str], numbers: Sequence[str]
-) -> pd.Series:
+def run_numbers(rows: pd.DataFrame, texts: Sequence[str], numbers: Sequence[str]) -> pd.Series:
     """The number of each row's run.
 
     A text distinguishes runs whose steps would overlap without it; a number only where they also
@@ -24,13 +25,8 @@ def run_numbers(
 
     Args:
         rows: with columns ``batch_size`` and ``step``, ``run`` if the file has it, and the others.
-
-    Raises:
-        ResultsError: the batch size grows within a run.
     """
     given = ["run"] if "run" in rows else []
-    for name in (*given, *texts):
-        _refuse_growing(file, rows, name)
     run = rows.groupby([*given, "batch_size"], dropna=False, sort=False).ngroup()
     # The coarsest first: once the runs are known, a time of day is different in each row of one.
     for name in sorted((*texts, *numbers), key=lambda name: rows[name].nunique(dropna=False)):
@@ -61,43 +57,83 @@ def _repeats(step: pd.Series, run: pd.Series) -> int:
     return int((step <= before).sum())
 
 
-def _refuse_growing(file: TableFile, rows: pd.DataFrame, name: str) -> None:
-    """Larger batch sizes that follow on smaller ones in one run are no runs of their own."""
-    for value, part in rows.groupby(name, sort=False):
-        ends = part.groupby("batch_size")["step"].agg(["min", "max"])
-        if len(ends) < 2 or not (ends["min"].to_numpy()[1:] > ends["max"].to_numpy()[:-1]).all():
-            continue
-        first, second = (int(size) for size in ends.index[:2])
-        at = int(part.index[part["batch_size"] == second][0])
-        raise file.fail(
-            at,
-            f"in {name} {value} the batch size grows from {first} to {second} at step "
-            f"{int(rows['step'][at])}",
-            "a run of one batch size is read; leave that run out",
-        )
+def set_apart_ramps(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """``rows`` where a run whose batch size changes has that of its first step, the phases in
+    ``batch_sizes``, and a ``technique`` that makes it a curve of its own.
+
+    Args:
+        names: columns that distinguish runs, one of which has a value for each run.
+    """
+    for name in names:
+        for _, part in rows.groupby(name, sort=False):
+            if not _changes(part):
+                continue
+            ordered = part.sort_values("step", kind="stable")
+            sizes, steps = ordered["batch_size"].astype(int), ordered["step"].astype(int)
+            changed = sizes.ne(sizes.shift())
+            # A phase begins after the last evaluation of the one before.
+            starts = [0, *steps.shift()[changed].iloc[1:].astype(int)]
+            used = sizes[changed].tolist()
+            phases = {"starts": starts, "sizes": used, "schedule_steps": int(steps.iloc[-1])}
+            other = part["technique"].iloc[0] if "technique" in part else None
+            technique = json.loads(other) if isinstance(other, str) else {}
+            ramp = {**technique, "ramp": f"{used[0]} to {used[-1]}"}
+            rows = rows.assign(**{n: rows.get(n) for n in ("batch_sizes", "technique")})
+            rows[["batch_sizes", "technique"]] = rows[["batch_sizes", "technique"]].astype(object)
+            rows.loc[part.index, "batch_sizes"] = json_text(phases)
+            rows.loc[part.index, "technique"] = json_text(ramp)
+            rows.loc[part.index, "batch_size"] = used[0]
+    return rows
 
 
-def surviving(file: TableFile, name: str, places: Sequence[int], steps: Sequence[int]) -> list[int]:
+def _changes(part: pd.DataFrame) -> bool:
+    """Whether the batch size changes in the course of one run: its steps go on where it does."""
+    ends = part.groupby("batch_size")["step"].agg(["min", "max"]).sort_values("min")
+    if len(ends) < 2:
+        return False
+    apart = (ends["min"].to_numpy()[1:] > ends["max"].to_numpy()[:-1]).all()
+    return bool(apart or part["step"].is_monotonic_increasing)
+
+
+def phases_of(trial: Mapping[str, Any]) -> BatchPhases:
+    """The batch sizes of a run, most often one."""
+    size = int(trial["batch_size"])
+    return BatchPhases.of(trial.get("batch_sizes")) or BatchPhases(
+        starts=(0,), sizes=(size,), schedule_steps=1
+    )
+
+
+def surviving(
+    file: TableFile,
+    name: str,
+    places: Sequence[int],
+    steps: Sequence[int],
+    measured: Sequence[Collection[str]],
+) -> list[int]:
     """The rows of a run that count, of its ``places`` in the order in which they were logged.
 
-    Where the step goes back, the run was started again from a checkpoint: what had been logged from
-    there on belongs to a training that was lost.
+    Where the step of a metric goes back, the run was started again from a checkpoint: what had been
+    logged from there on belongs to a training that was lost.
+
+    Args:
+        measured: the metrics of each row.
 
     Raises:
         ResultsError: it goes back to its first step: another run, or the same once more.
     """
     kept: list[int] = []
-    restart = math.inf  # the least step to which the run goes back later
-    for at in reversed(range(len(places))):
-        if steps[at] < restart:
-            kept.append(places[at])
-        if at and steps[at] < steps[at - 1]:
-            if steps[at] <= steps[0]:
+    last: dict[str, int] = {}
+    for at, step in enumerate(steps):
+        if any(last.get(metric, -1) > step for metric in measured[at]):
+            if step <= steps[0] and not file.logged:
                 raise file.fail(
                     places[at],
-                    f"run {name} begins again, at step {steps[at]}",
+                    f"run {name} begins again, at step {step}",
                     "distinguish the runs of a batch size by a column `run`, or remove the "
                     "earlier training",
                 )
-            restart = min(restart, steps[at])
-    return kept[::-1]
+            kept = [each for each in kept if steps[each] < step]
+            last = {metric: min(before, step) for metric, before in last.items()}
+        kept.append(at)
+        last |= dict.fromkeys(measured[at], step)
+    return [places[at] for at in kept]

@@ -87,10 +87,11 @@ def trials(
     """
     cells = {name: [file.columns[name][at] for at in rows.index] for name in others}
     known = map(_present, rows.astype(object).to_dict("records"))
-    return [
-        _trial(file, name, {**row, **more})
-        for name, row, more in zip(names, known, described(rows, cells), strict=True)
-    ]
+    made = []
+    for name, row, more in zip(names, known, described(rows, cells), strict=True):
+        notes = [*file.computed, *(more["notes"] or ())]
+        made.append(_trial(file, name, {**row, **more, "notes": notes or None}))
+    return made
 
 
 def _trial(file: TableFile, name: str, row: dict[str, Any]) -> dict[str, Any]:

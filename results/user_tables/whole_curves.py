@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -12,12 +12,13 @@ from results.errors import ResultsError
 from results.schema import INTERVAL_COLUMNS, SPLITS
 from results.storage.source import Memory
 from results.targets.target import Target
-from results.user_tables.runs import run_numbers, surviving
+from results.user_tables.names import is_measured
+from results.user_tables.runs import phases_of, run_numbers, set_apart_ramps, surviving
 from results.user_tables.table_file import TableFile
 from results.user_tables.trials import memory, trials
 
 _PARTIAL = INTERVAL_COLUMNS[0]
-_NO_METRICS = {"target", "examples", "run"}
+_NO_METRICS = {"target", "examples", "run", "run_state"}
 
 
 def whole_curves(file: TableFile, rows: pd.DataFrame) -> Memory:
@@ -36,20 +37,26 @@ def whole_curves(file: TableFile, rows: pd.DataFrame) -> Memory:
                 "a mean over a part of a split, where a table has values of the whole one",
                 f"leave such rows out: WHERE {_PARTIAL} IS NULL",
             )
-    known = [str(name) for name in rows if name not in {"batch_size", "step"}]
+    given = [str(name) for name in rows if name not in {"batch_size", "step"}]
     if file.has("run"):
         rows["run"] = [str(cell) for cell in file.columns["run"]]
     others = [name for name in file.columns if name not in {*rows, *_NO_METRICS}]
-    measured = {name for name in others if name.startswith(tuple(f"{s}_" for s in SPLITS))}
+    splits = tuple(f"{split}_" for split in SPLITS)
+    measured = {n for n in others if n.startswith(splits) or is_measured(file, n)}
     texts = [name for name in others if not file.numeric(name) and name not in measured]
     for name in texts:
         rows[name] = file.columns[name]
-    numbers = [name for name in known if pd.api.types.is_numeric_dtype(rows[name])]
-    distinguishing = [*(name for name in known if name not in numbers), *texts]
-    run = run_numbers(file, rows, distinguishing, numbers)
-    counted = [at for _, part in rows.groupby(run, sort=False) for at in _counted(file, part)]
-    rows, run = rows.loc[sorted(counted)].copy(), run.loc[sorted(counted)]
+    rows = set_apart_ramps(rows, ["run"] if file.has("run") else texts)
+    known = [*given, *(n for n in ("batch_sizes", "technique") if n in rows and n not in given)]
+    numbers = [name for name in given if pd.api.types.is_numeric_dtype(rows[name])]
+    run = run_numbers(rows, [*(name for name in known if name not in numbers), *texts], numbers)
     cells = {name: file.numbers(name, empty=True) for name in others if name not in texts}
+    counted = [
+        at
+        for _, part in rows.groupby(run, sort=False)
+        for at in _counted(file, part, {n: cells[n] for n in (measured or cells)})
+    ]
+    rows, run = rows.loc[sorted(counted)].copy(), run.loc[sorted(counted)]
     for name, column in cells.items():
         rows[name] = pd.Series(column, dtype=float).loc[rows.index]
     varies = [
@@ -61,9 +68,11 @@ def whole_curves(file: TableFile, rows: pd.DataFrame) -> Memory:
     if not {*metrics} - {"train_seconds"}:
         raise ResultsError(
             f"{file.path} has no metric besides step",
-            hint="for example a column validation_error; or, for points, a column steps",
+            hint="for example a column validation_error; or, for points, a column steps: --map "
+            f"steps={file.means.get('step', 'THEIRS')}",
         )
-    _refuse_double(file, rows, run, metrics)
+    if not file.logged:
+        _refuse_double(file, rows, run, metrics)
     runs = rows.groupby(run, sort=False)
     first = rows.loc[[part.index[0] for _, part in runs]]
     made = trials(
@@ -75,11 +84,12 @@ def whole_curves(file: TableFile, rows: pd.DataFrame) -> Memory:
     points = []
     for trial, (_, part) in zip(made, runs, strict=True):
         ended = all(_ended([cells[name][at] for at in part.index]) for name in metrics)
-        size, last = trial["batch_size"], int(part["step"].max())
-        trial |= {"steps_run": last, "examples_run": int(last * size), "stop_reason": "budget"}
+        phases, last = phases_of(trial), int(part["step"].max())
+        examples = int(phases.examples(last))
+        trial |= {"steps_run": last, "examples_run": examples, "stop_reason": "budget"}
         if not ended:
             trial |= {"status": "INFEASIBLE", "stop_reason": "diverged"}
-        evaluations = part.groupby("step")[metrics].first().reset_index()
+        evaluations = part.groupby("step")[metrics].last().reset_index()
         if trial.get("target_metric") in evaluations:
             trial |= _reached(trial, evaluations)
         for step, *values in evaluations.to_numpy(float).tolist():
@@ -91,7 +101,7 @@ def whole_curves(file: TableFile, rows: pd.DataFrame) -> Memory:
                 {
                     **{key: trial[key] for key in ("experiment", "study", "trial", "run")},
                     "step": int(step),
-                    "examples": int(step * size),
+                    "examples": int(phases.examples(step)),
                     "train_seconds": evaluated.pop("train_seconds", None),
                     "metrics": evaluated,
                 }
@@ -119,17 +129,22 @@ def _reached(trial: Mapping[str, Any], evaluations: pd.DataFrame) -> dict[str, A
     return {**reached, "status": "COMPLETE", "stop_reason": "target", "stop_at_target": False}
 
 
-def _counted(file: TableFile, part: pd.DataFrame) -> list[int]:
+def _counted(
+    file: TableFile, part: pd.DataFrame, cells: Mapping[str, Sequence[float | None]]
+) -> list[int]:
     """The rows of a run that count; one without double steps may be in any order."""
     places, steps = part.index.tolist(), part["step"].astype(int).tolist()
-    if part["step"].is_unique:
+    if part["step"].is_unique and not file.logged:
         return places
     name = (
         str(part["run"].iloc[0])
         if "run" in part
         else f"of batch size {int(part['batch_size'].iloc[0])}"
     )
-    return surviving(file, name, places, steps)
+    measured: list[Collection[str]] = [
+        [metric for metric, column in cells.items() if column[at] is not None] for at in places
+    ]
+    return surviving(file, name, places, steps, measured)
 
 
 def _ended(cells: list[float | None]) -> bool:
@@ -139,10 +154,10 @@ def _ended(cells: list[float | None]) -> bool:
 
 
 def _refuse_double(file: TableFile, rows: pd.DataFrame, run: pd.Series, metrics: list[str]) -> None:
-    """Several rows may hold the metrics of one step, but each metric once."""
+    """Several rows may hold the metrics of one step, but each metric one value."""
     keys: list[Any] = [run, rows["step"]]
-    counts = rows.groupby(keys)[metrics].transform("count")
-    double = (counts > 1).any(axis=1) & rows.assign(run=run).duplicated(["run", "step"])
+    values = rows.groupby(keys)[metrics].transform("nunique")
+    double = (values > 1).any(axis=1) & rows.assign(run=run).duplicated(["run", "step"])
     if double.any():
         at = rows.index[[*double].index(True)]
         step, size = int(rows["step"][at]), int(rows["batch_size"][at])

@@ -92,8 +92,6 @@ def test_a_foreign_parquet_file(command: Command, mine: Path, untouched: Watch) 
         ("size,steps\n8,100\n", ["batch_size"]),
         ("batch_size,stepps\n8,100\n", ["steps"]),
         ("batch_size,steps\n8,100\n16,many\n32,30\n", ["many", "line 3"]),
-        ("batch_size,steps\n8,100\n16,NaN\n32,30\n", ["line 3"]),
-        ("batch_size,steps\n8,100\n16,\n32,30\n", ["line 3"]),
         ("batch_size,steps\n8,100\n16,0\n32,30\n", ["line 3", "0"]),
         ("batch_size,steps\n8,100\n16,-5\n32,30\n", ["line 3", "-5"]),
         ("batch_size,steps\n0,100\n16,5\n32,30\n", ["line 2", "0"]),

@@ -45,14 +45,16 @@ def test_import_goes_to_the_default_folder(command: Command, points: Path) -> No
 @pytest.mark.parametrize(
     ("words", "says", "hint"),
     [
-        (["cvs", "mine.csv"], "no import of 'cvs'", "csv"),
+        (["lgo", "mine.csv"], "no import of 'lgo'", "did you mean log?"),
         (["csv", "mine.csv", "--map", "steps"], "--map steps is not NAME=THEIRS", "batch_size=bs"),
         (["csv", "mine.csv", "--map", "steps="], "--map steps= is not", "batch_size=bs"),
         (["csv", "mine.csv", "--map", "steps=a", "--map", "steps=b"], "gives steps twice", "once"),
         (["csv", "mine.csv", "--map", "steps=itesr"], "no column 'itesr'", "steps=iters?"),
-        (["csv", "mine.csv"], "mine.csv has no column 'batch_size'", "needed: batch_size"),
+        (["csv", "mine.csv"], "mine.csv has no metric besides step", "--map steps=iters"),
         (["csv", "none.csv"], "there is no file none.csv", "a CSV, JSON Lines or Parquet file"),
-        (["wandb", ".", "--licence", "MIT"], "has no option --licence", "leave it out"),
+        (["shallue", ".", "--licence", "MIT"], "has no option --licence", "leave it out"),
+        (["mine.csv", "more.csv"], "takes one PATH: mine.csv more.csv", "a folder"),
+        (["."], ". has no metric besides step", "--map steps=iters"),
     ],
 )
 def test_wrong_words_are_one_line(
@@ -65,8 +67,8 @@ def test_wrong_words_are_one_line(
 
 def test_the_kinds_are_listed(command: Command) -> None:
     listed = bs.list("imports")
-    assert [*listed] == ["csv", "shallue", "wandb"]
-    assert "Weights & Biases" in command("list", "imports").out
+    assert [*listed] == ["log", "shallue"]
+    assert "TensorBoard" in command("list", "imports").out
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 from batchscale.output.tables import frame_text
 from results.storage.cells import cell
 from results.storage.save import save
-from results.user_tables.table_file import TableFile
+from results.user_tables.formats.tables import read_table_file
 
 TEXTS = ["sgd", "a=b", "=1+1", "-", "@x", "'quoted'", "", "-1.5", '{"a": -1}', "é", "two\nlines"]
 
@@ -48,6 +48,6 @@ def test_numbers_read_back_as_numbers(tmp_path: Path) -> None:
 def test_a_table_of_the_users_has_its_text(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     save(pd.DataFrame({"batch_size": [8], "steps": [5], "optimizer": ["=1+1"], "@x": ["-"]}), file)
-    table = TableFile.read(file)
+    table = read_table_file(file)
     assert table.columns["optimizer"] == ["=1+1"]
     assert table.columns["@x"] == ["-"]

@@ -29,7 +29,7 @@ def files(root: Path) -> dict[str, bytes]:
 
 
 def test_columns_by_other_names(points: Path, tmp_path: Path) -> None:
-    done = IMPORTS.get("csv")(points, tmp_path / "runs", columns=MAP, citation="me", licence="CC0")
+    done = IMPORTS.get("log")(points, tmp_path / "runs", columns=MAP, citation="me", licence="CC0")
     assert (done.experiment, done.trials, done.studies, done.fresh) == ("mine", 4, 3, True)
     run = results.open(tmp_path / "runs")
     assert run.trials.steps_to_target.tolist() == [100.0, 90.0, 50.0, 40.5]
@@ -50,7 +50,7 @@ def test_columns_by_other_names(points: Path, tmp_path: Path) -> None:
 def test_a_column_source_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("batch_size,steps,source\n8,10,a\n8,12,b\n16,6,\n")
-    IMPORTS.get("csv")(path, tmp_path / "runs")
+    IMPORTS.get("log")(path, tmp_path / "runs")
     run = results.open(tmp_path / "runs")
     assert run.trials.source.tolist() == ["a", "b", "mine"]
     assert sorted(run.sources.source) == ["a", "b", "mine"]
@@ -65,7 +65,7 @@ def test_whole_curves(tmp_path: Path) -> None:
     path = tmp_path / "curves.csv"
     path.write_text("bs,step,err\n8,10,0.5\n8,20,0.1\n16,10,0.1\n")
     columns = {"batch_size": "bs", "validation_error": "err"}
-    done = IMPORTS.get("csv")(path, tmp_path / "runs", columns=columns)
+    done = IMPORTS.get("log")(path, tmp_path / "runs", columns=columns)
     assert (done.trials, done.measurements) == (2, 3)
     run = results.open(tmp_path / "runs").with_target("validation_error < 0.2")
     assert run.trials.steps_to_target.tolist() == [20.0, 10.0]
@@ -73,17 +73,17 @@ def test_whole_curves(tmp_path: Path) -> None:
 
 
 def test_the_same_again_does_nothing(points: Path, tmp_path: Path) -> None:
-    IMPORTS.get("csv")(points, tmp_path / "runs", columns=MAP)
+    IMPORTS.get("log")(points, tmp_path / "runs", columns=MAP)
     before = files(tmp_path / "runs")
-    assert IMPORTS.get("csv")(points, tmp_path / "runs", columns=MAP).fresh is False
+    assert IMPORTS.get("log")(points, tmp_path / "runs", columns=MAP).fresh is False
     assert files(tmp_path / "runs") == before
 
 
 def test_other_rows_take_the_place_of_the_earlier_ones(points: Path, tmp_path: Path) -> None:
     root = tmp_path / "runs"
-    IMPORTS.get("csv")(points, root, columns=MAP)
+    IMPORTS.get("log")(points, root, columns=MAP)
     points.write_text("bs,iters\n8,70\n64,9\n")
-    assert IMPORTS.get("csv")(points, root, columns=MAP).fresh is True
+    assert IMPORTS.get("log")(points, root, columns=MAP).fresh is True
     run = results.open(root)
     assert run.trials.steps_to_target.tolist() == [70.0, 9.0]
     assert len(run.studies) == 2
@@ -94,8 +94,8 @@ def test_other_rows_take_the_place_of_the_earlier_ones(points: Path, tmp_path: P
 def test_two_files_and_a_sweep_lie_side_by_side(points: Path, tmp_path: Path) -> None:
     root = tmp_path / "runs"
     synthetic.write(root)
-    IMPORTS.get("csv")(points, root, columns=MAP)
-    IMPORTS.get("csv")(points, root, columns=MAP, name="again")
+    IMPORTS.get("log")(points, root, columns=MAP)
+    IMPORTS.get("log")(points, root, columns=MAP, name="again")
     trials = results.open(root).trials
     assert len(trials) == 48 + 4 + 4
     assert trials.trial.is_unique
@@ -108,20 +108,20 @@ def test_a_sweep_is_never_replaced(points: Path, tmp_path: Path) -> None:
     synthetic.write(root)
     before = files(root)
     with pytest.raises(ResultsError, match=r"'synthetic' of .* was not imported") as caught:
-        IMPORTS.get("csv")(points, root, columns=MAP, name="synthetic")
+        IMPORTS.get("log")(points, root, columns=MAP, name="synthetic")
     assert caught.value.hint == "import under another name: --name NAME"
     assert files(root) == before
 
 
 def test_another_file_of_that_name_is_refused(points: Path, tmp_path: Path) -> None:
     root = tmp_path / "runs"
-    IMPORTS.get("csv")(points, root, columns=MAP)
+    IMPORTS.get("log")(points, root, columns=MAP)
     before = files(root)
     (tmp_path / "other").mkdir()
     other = tmp_path / "other" / "mine.csv"
     other.write_text(POINTS.replace("90", "91"))
     with pytest.raises(ResultsError, match=r"was imported from .*mine\.csv, and is left"):
-        IMPORTS.get("csv")(other, root, columns=MAP)
+        IMPORTS.get("log")(other, root, columns=MAP)
     assert files(root) == before
 
 
@@ -134,7 +134,7 @@ def test_a_disk_that_refuses_leaves_all_or_nothing(
     root = tmp_path / "runs"
     before: list[float] = []
     if again:
-        IMPORTS.get("csv")(points, root, columns=MAP)
+        IMPORTS.get("log")(points, root, columns=MAP)
         before = results.open(root).trials.steps_to_target.tolist()
         points.write_text(POINTS.replace("90", "91"))
     write = Location.write
@@ -146,12 +146,12 @@ def test_a_disk_that_refuses_leaves_all_or_nothing(
 
     monkeypatch.setattr(Location, "write", refuse)
     with pytest.raises(ResultsError, match="disk is full"):
-        IMPORTS.get("csv")(points, root, columns=MAP)
+        IMPORTS.get("log")(points, root, columns=MAP)
     found = results.open(root).trials.steps_to_target.tolist()
     # Sources follow the trials where there were some: those are the new ones then.
     assert found == ([100.0, 91.0, 50.0, 40.5] if again and at == "sources" else before)
     monkeypatch.setattr(Location, "write", write)
-    assert IMPORTS.get("csv")(points, root, columns=MAP).fresh
+    assert IMPORTS.get("log")(points, root, columns=MAP).fresh
     wanted = [100.0, 91.0 if again else 90.0, 50.0, 40.5]
     assert results.open(root).trials.steps_to_target.tolist() == wanted
     assert len(list(root.glob("trials/mine/*.parquet"))) == 1
@@ -168,7 +168,12 @@ def test_a_disk_that_refuses_leaves_all_or_nothing(
         ),
         ("bs,iters\n8,10\n", {"batch_size": "b"}, "has no column 'b' to read as", None),
         ("bs,iters\n8,10\n", {"steps": "itres"}, "has no column 'itres'", "steps=iters?"),
-        ("bs,iters\n8,10\n", {"batch_size": "bs"}, "has no column 'steps'", "needed: batch_size"),
+        (
+            "bs,iters\n8,10\n",
+            {"batch_size": "bs"},
+            "has no metric besides step",
+            "--map steps=iters",
+        ),
         (
             "bs,iters,steps\n8,10,9\n",
             MAP,
@@ -185,7 +190,7 @@ def test_rows_without_a_place_are_named_and_nothing_is_written(
     path = tmp_path / "mine.csv"
     path.write_text(text)
     with pytest.raises(ResultsError) as caught:
-        IMPORTS.get("csv")(path, tmp_path / "runs", columns=columns)
+        IMPORTS.get("log")(path, tmp_path / "runs", columns=columns)
     assert says in str(caught.value)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -196,26 +201,26 @@ def test_rows_without_a_place_are_named_and_nothing_is_written(
 def test_columns_may_change_places(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("batch_size,steps,iters\n8,1,100\n16,2,60\n")
-    IMPORTS.get("csv")(path, tmp_path / "runs", columns={"steps": "iters", "evaluations": "steps"})
+    IMPORTS.get("log")(path, tmp_path / "runs", columns={"steps": "iters", "evaluations": "steps"})
     assert results.open(tmp_path / "runs").trials.steps_to_target.tolist() == [100.0, 60.0]
 
 
 def test_names_that_cannot_be(points: Path, tmp_path: Path) -> None:
     spaced = points.rename(tmp_path / "my curves.csv")
     with pytest.raises(ResultsError, match="'my curves' cannot name a folder") as caught:
-        IMPORTS.get("csv")(spaced, tmp_path / "runs", columns=MAP)
+        IMPORTS.get("log")(spaced, tmp_path / "runs", columns=MAP)
     assert "--name NAME" in str(caught.value.hint)
     assert (
-        IMPORTS.get("csv")(spaced, tmp_path / "runs", columns=MAP, name="mine").experiment == "mine"
+        IMPORTS.get("log")(spaced, tmp_path / "runs", columns=MAP, name="mine").experiment == "mine"
     )
     with pytest.raises(ResultsError, match="there is no file"):
-        IMPORTS.get("csv")(tmp_path / "none.csv", tmp_path / "runs")
+        IMPORTS.get("log")(tmp_path / "none.csv", tmp_path / "runs")
 
 
 def test_kinds(points: Path, tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match="there is no import of 'cvs'") as caught:
         IMPORTS.get("cvs")(points, tmp_path / "runs")
-    assert caught.value.hint == "did you mean csv?"
-    with pytest.raises(ResultsError, match="import wandb has no option --licence"):
-        IMPORTS.get("wandb")(tmp_path, tmp_path / "runs", licence="MIT")
+    assert caught.value.hint == "one of log, shallue; or file.py:Name"
+    with pytest.raises(ResultsError, match="import shallue has no option --licence"):
+        IMPORTS.get("shallue")(tmp_path, tmp_path / "runs", licence="MIT")
     assert not (tmp_path / "runs").exists()

@@ -45,7 +45,7 @@ def test_wandb_a_folder_of_runs(tmp_path: Path) -> None:
         history(size).to_parquet(folder / f"run{size}.parquet")
     history(64).to_csv(folder / "run64.csv", index=False)
     (folder / "notes.txt").write_text("not a run")
-    done = IMPORTS.get("wandb")(folder, root)
+    done = IMPORTS.get("log")(folder, root)
     assert (done.experiment, done.trials) == ("sweep", 4)
     run = results.open(root)
     rates = dict(zip(run.trials.batch_size, run.trials.learning_rate, strict=True))
@@ -54,8 +54,8 @@ def test_wandb_a_folder_of_runs(tmp_path: Path) -> None:
     assert {json.loads(text)["width"] for text in run.trials.fields} <= {64, "64"}
     measured = run.measurements
     assert len(measured) == 4 * 1200
-    assert measured.validation_loss.notna().sum() == 4 * 120
-    trials = run.with_target("validation_loss < 1.8").trials
+    assert measured.metrics.notna().sum() == 4 * 120
+    trials = run.with_target("val_loss < 1.8").trials
     for size, reached in zip(trials.batch_size, trials.steps_to_target, strict=True):
         losses = history(size)
         hit = losses[losses["val/loss"] < 1.8]
@@ -66,10 +66,10 @@ def test_wandb_one_file_of_several_runs(tmp_path: Path) -> None:
     path = tmp_path / "all.csv"
     parts = [history(size, 50).assign(run_id=f"r{size}") for size in (8, 16)]
     pd.concat(parts).rename(columns={"config.batch_size": "B"}).to_csv(path, index=False)
-    with pytest.raises(ResultsError, match="line 1: no column batch_size") as caught:
-        IMPORTS.get("wandb")(path, tmp_path / "runs")
+    with pytest.raises(ResultsError, match="has no column 'batch_size'") as caught:
+        IMPORTS.get("log")(path, tmp_path / "runs")
     assert "--map batch_size=THEIRS" in str(caught.value.hint)
-    IMPORTS.get("wandb")(path, tmp_path / "runs", columns={"batch_size": "B"})
+    IMPORTS.get("log")(path, tmp_path / "runs", columns={"batch_size": "B"})
     assert results.open(tmp_path / "runs").trials.batch_size.tolist() == [8, 16]
 
 
@@ -80,11 +80,11 @@ def test_wandb_rows_of_one_step_are_one_evaluation(tmp_path: Path) -> None:
         "_step,global_step,train/loss,val/loss,config.bs,config.steps\n"
         "0,10,3,,8,99\n1,10,2.5,,8,99\n2,10,,2.6,8,99\n3,20,2,,8,99\n4,25,,,8,99\n"
     )
-    IMPORTS.get("wandb")(path, tmp_path / "runs", step="global_step")
+    IMPORTS.get("log")(path, tmp_path / "runs")
     run = results.open(tmp_path / "runs")
     assert run.measurements["step"].tolist() == [10, 20]
     assert run.measurements["train_loss"].tolist() == [2.5, 2]
-    assert run.measurements["validation_loss"].fillna(0).tolist() == [2.6, 0]
+    assert run.measurements["metrics"].fillna("").tolist() == ['{"val_loss":2.6}', ""]
     (trial,) = run.trials.to_dict("records")
     assert (trial["trial"], trial["steps_run"], trial["batch_size"]) == ("run-run", 25, 8)
     assert json.loads(trial["fields"]) == {"config.steps": 99}
@@ -95,10 +95,10 @@ def test_a_sampled_history_is_refused(tmp_path: Path, samples: int) -> None:
     path = tmp_path / "run.csv"
     sampled(history(8, 4000), samples).to_csv(path, index=False)
     with pytest.raises(ResultsError, match="the history of run is sampled") as caught:
-        IMPORTS.get("wandb")(path, tmp_path / "runs")
+        IMPORTS.get("log")(path, tmp_path / "runs")
     assert "scan_history" in str(caught.value.hint)
     assert not (tmp_path / "runs").exists()
-    assert IMPORTS.get("wandb")(path, tmp_path / "runs", complete=True).trials == 1
+    assert IMPORTS.get("log")(path, tmp_path / "runs", complete=True).trials == 1
 
 
 def test_complete_histories_are_not_refused(tmp_path: Path) -> None:
@@ -115,18 +115,18 @@ def test_complete_histories_are_not_refused(tmp_path: Path) -> None:
     }.items():
         frame.to_csv(path, index=False)
         called = name.replace(" ", "-").replace(",", "")
-        assert IMPORTS.get("wandb")(path, tmp_path / "runs", name=called).trials == 1
+        assert IMPORTS.get("log")(path, tmp_path / "runs", name=called).trials == 1
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"_step": None}, "line 1: no column '_step'"),
-        ({"_step": "x"}, "line 2: _step is 'x', not a number"),
+        ({"_step": None}, "has no column 'steps'"),
+        ({"_step": "x"}, "line 2: step is 'x', not a number"),
         ({"config.batch_size": 0}, "line 2: batch_size is 0, but it must be at least 1"),
         ({"config.batch_size": "big"}, "batch_size is 'big', not a number"),
-        ({"train/loss": None, "val/loss": None}, "line 1: no column of a metric"),
-        ({"train/loss": "x"}, "line 2: train/loss is 'x', not a number"),
+        ({"train/loss": None, "val/loss": None}, "has no metric besides step"),
+        ({"train/loss": "x"}, "line 2: train_loss is 'x', not a number"),
     ],
 )
 def test_wandb_rows_that_cannot_be_placed(
@@ -138,7 +138,7 @@ def test_wandb_rows_that_cannot_be_placed(
     path = tmp_path / "run.csv"
     frame.to_csv(path, index=False)
     with pytest.raises(ResultsError, match=says):
-        IMPORTS.get("wandb")(path, tmp_path / "runs")
+        IMPORTS.get("log")(path, tmp_path / "runs")
     (tmp_path / "none").mkdir()
-    with pytest.raises(ResultsError, match=r"holds no \.csv or \.parquet"):
-        IMPORTS.get("wandb")(tmp_path / "none", tmp_path / "runs")
+    with pytest.raises(ResultsError, match=r"holds no log that can be read"):
+        IMPORTS.get("log")(tmp_path / "none", tmp_path / "runs")

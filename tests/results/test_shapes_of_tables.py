@@ -73,6 +73,7 @@ def grid(name: str) -> pd.DataFrame:
 @pytest.mark.parametrize("name", ["learning_rate", "lr", "peak"])
 def test_settings_are_minimized_over_whatever_they_are_called(tmp_path: Path, name: str) -> None:
     path = written(tmp_path, grid(name))
+    name = "learning_rate" if name == "lr" else name
     (curve,) = bs.regimes(path)
     assert [point["steps"] for point in curve["points"]] == [*TRUE.values()]
     assert {point["trials"] for point in curve["points"]} == {5}
@@ -114,7 +115,7 @@ def test_a_number_that_differs_in_every_run_is_said_to_be_none(tmp_path: Path) -
     assert any(note.startswith("peak differs in every run") for note in curve["notes"])
 
 
-@pytest.mark.parametrize("cell", ["inf", "DNF", "Infinity"])
+@pytest.mark.parametrize("cell", ["inf", "DNF", "Infinity", "", "nan", "FAIL", "PRUNED", "> 9000"])
 def test_a_run_that_did_not_reach_the_target(tmp_path: Path, cell: str) -> None:
     path = tmp_path / "mine.csv"
     rows = "".join(f"{size},{steps(size)}\n" for size in SIZES)
@@ -194,16 +195,34 @@ def test_a_batch_size_that_grows_within_a_run_makes_no_partial_runs(tmp_path: Pa
     )
     frame = pd.concat([curves(), growing])
     frame["run"] = frame["run"].fillna("const-" + frame["batch_size"].astype(str))
-    with pytest.raises(ResultsError, match="in run ramp the batch size grows from 64 to 256 at"):
-        results.open(written(tmp_path, frame))
+    path = written(tmp_path, frame)
+    others = results.open(path).where("technique IS NULL").with_target("val_loss < 1.00001").trials
+    assert dict(zip(others["batch_size"], others["steps_to_target"], strict=True)) == TRUE
+    ramp = results.open(path).where("technique LIKE '%64 to 1024%'").trials.iloc[0]
+    phases = {"starts": [0, 200, 400], "sizes": [64, 256, 1024], "schedule_steps": 600}
+    assert json.loads(ramp["batch_sizes"]) == phases
+    assert ramp["examples_run"] == 200 * (64 + 256 + 1024)
     numbered = curves(run=0)  # the same number in runs of all batch sizes
     assert reached(written(tmp_path, numbered)) == TRUE
 
 
-def test_a_row_for_each_metric_is_refused(tmp_path: Path) -> None:
-    frame = curves().rename(columns={"val_loss": "value"}).assign(key="val_loss")
-    with pytest.raises(ResultsError, match="a row for each metric: columns key and value"):
-        results.open(written(tmp_path, frame))
+@pytest.mark.parametrize("name", ["key", "metric", "tag"])
+def test_a_row_for_each_metric(tmp_path: Path, name: str) -> None:
+    """Never a curve of the values of both metrics: the other one passes the target earlier."""
+    frame = curves().rename(columns={"val_loss": "value"})
+    easier = frame.assign(**{"value": 0.7 * frame["value"], name: "train_loss"})
+    both = pd.concat([frame.assign(**{name: "val_loss"}), easier]).sort_values("step")
+    path = written(tmp_path, both)
+    assert reached(path) == TRUE
+    assert reached(path, "train_loss < 0.70001") == TRUE
+
+
+def test_a_row_for_each_part_of_the_data(tmp_path: Path) -> None:
+    frame = curves().rename(columns={"val_loss": "loss"})
+    both = [frame.assign(split="valid"), frame.assign(split="train", loss=0.7 * frame["loss"])]
+    path = written(tmp_path, pd.concat(both))
+    assert reached(path) == TRUE
+    assert reached(path, "train_loss < 0.70001") == TRUE
 
 
 def test_a_run_that_diverged(tmp_path: Path) -> None:
@@ -221,8 +240,11 @@ def test_a_run_that_diverged(tmp_path: Path) -> None:
 def test_a_curve_over_tokens_is_no_set_of_final_losses(tmp_path: Path) -> None:
     frame = curves(run="a")
     frame["tokens"] = frame["step"] * frame["batch_size"]
-    with pytest.raises(ResultsError, match="run a has several rows: a curve, not the loss at"):
-        results.open(written(tmp_path, frame.drop(columns="step")))
+    path = written(tmp_path, frame.drop(columns="step"))
+    assert reached(path) == TRUE
+    assert set(results.open(path).trials["example_unit"]) == {"token"}
+    frame = frame.assign(tokens=512 * frame["tokens"], tokens_per_example=512)
+    assert reached(written(tmp_path, frame.drop(columns="step"))) == TRUE
 
 
 def test_an_evaluation_before_training_and_one_after_it(tmp_path: Path) -> None:
@@ -254,14 +276,12 @@ def history(size: int, *, rate: float = 0.1, harder: float = 1.0, **config: Any)
 
 
 def imported(tmp_path: Path, frames: dict[str, pd.DataFrame], **options: Any) -> results.Results:
-    IMPORTS.get("wandb")(
-        histories(tmp_path, frames), tmp_path / "runs", step="global_step", name="x", **options
-    )
+    IMPORTS.get("log")(histories(tmp_path, frames), tmp_path / "runs", name="x", **options)
     return results.open(tmp_path / "runs")
 
 
 def of_wandb(run: results.Results) -> dict[int, float]:
-    trials = run.with_target("validation_loss < 1.00001").trials
+    trials = run.with_target("val_loss < 1.00001").trials
     return dict(zip(trials["batch_size"], trials["steps_to_target"], strict=True))
 
 
@@ -289,9 +309,9 @@ def test_a_global_batch_is_a_product(tmp_path: Path) -> None:
     }
     run = imported(tmp_path, frames)
     assert of_wandb(run) == TRUE
-    assert len(bs.regimes(tmp_path / "runs", target="validation_loss < 1.00001")) == 1
+    assert len(bs.regimes(tmp_path / "runs", target="val_loss < 1.00001")) == 1
     with pytest.raises(ResultsError, match="the batch size of one device's forward pass"):
-        IMPORTS.get("wandb")(
+        IMPORTS.get("log")(
             tmp_path / "histories",
             tmp_path / "other",
             columns={"batch_size": "config.per_device_train_batch_size"},
@@ -310,22 +330,19 @@ def test_diverged_runs_of_a_grid_of_learning_rates(tmp_path: Path) -> None:
     run = imported(tmp_path, frames)
     status = run.trials.groupby("learning_rate")["status"].unique()
     assert [each.tolist() for each in status] == [["COMPLETE"], ["COMPLETE"], ["INFEASIBLE"]]
-    (curve,) = bs.regimes(tmp_path / "runs", target="validation_loss < 1.00001")
+    (curve,) = bs.regimes(tmp_path / "runs", target="val_loss < 1.00001")
     assert [point["steps"] for point in curve["points"]] == [*TRUE.values()]
     assert any("over learning_rate (3 values)" in note for note in curve["notes"])
 
 
-def test_two_columns_of_one_meaning_are_refused(tmp_path: Path) -> None:
-    frames = {f"b{size}": history(size, **{"eval/loss": 1.1}) for size in SIZES}
-    with pytest.raises(ResultsError, match="val/loss and eval/loss both are validation_loss"):
+def test_two_columns_never_become_one(tmp_path: Path) -> None:
+    frames = {f"b{size}": history(size, **{"eval/loss": 1.1, "val_loss": 9.0}) for size in SIZES}
+    with pytest.raises(ResultsError, match="val/loss and val_loss both are val_loss"):
         imported(tmp_path, frames)
     assert not (tmp_path / "runs").exists()
-    IMPORTS.get("wandb")(
-        tmp_path / "histories",
-        tmp_path / "runs",
-        step="global_step",
-        columns={"test_loss": "eval/loss"},
-    )
+    frames = {name: frame.drop(columns="val_loss") for name, frame in frames.items()}
+    (tmp_path / "histories").rename(tmp_path / "refused")
+    assert of_wandb(imported(tmp_path, frames)) == TRUE
     assert json.loads(results.open(tmp_path / "runs").trials["metaparameters"][0]) == {
         "learning_rate": 0.1
     }

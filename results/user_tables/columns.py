@@ -1,0 +1,220 @@
+"""Which column of a log is what: by its name, or as the user says; what cannot be told is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from results.errors import ResultsError
+from results.schema import TRIALS
+from results.user_tables import names
+from results.user_tables.batch_size import refuse_per_device, with_batch_size
+from results.user_tables.formats.lines import metric_name
+from results.user_tables.long_form import widened
+from results.user_tables.mapped import computed, mapped
+from results.user_tables.numbers import amounts
+from results.user_tables.sampled import refuse_sampled
+from results.user_tables.table_file import TableFile, number
+
+_CALLS = "_step"
+"""How often W&B was called: the order of a history, and its steps if it has no others."""
+_COUNTED_FROM_0 = "trainer_global_step"
+"""As Lightning gives it to W&B."""
+_AMOUNTS = ("batch_size", "step", "steps", "tokens", "examples", "budget_steps")
+_KEPT = {
+    *("run", "step", "steps", "examples", "tokens", "target", "run_state"),
+    *("experiment", "study", "trial", "batch_size"),
+}
+"""Names that mean something else than a setting."""
+_BUDGETS = ("budget_steps", "max_steps", "total_steps", "train_steps", "num_steps", "steps_run")
+
+
+def understood(
+    table: TableFile, given: Mapping[str, str] | None = None, *, complete: bool = False
+) -> TableFile:
+    """The table under the names that ``user_tables.curves`` reads; ``means`` says what they are.
+
+    Args:
+        given: ours to theirs, as ``--map`` has them: a column, or a sum of products of columns and
+            numbers (``per_device*accumulate*8``, ``step+1``).
+        complete: a history of uneven steps is no sample.
+
+    Raises:
+        ResultsError: a column that is not there, or two of which either may be meant.
+    """
+    said = {**table.means, **(given or {})}
+    table = widened(table)
+    refuse_per_device(table, said.get("batch_size", ""))
+    table = widened(mapped(table, said))
+    if "batch_size" not in said:
+        table = with_batch_size(table)
+    for name, aliases in names.AXES.items():
+        if name not in said:
+            table = _with_axis(table, name, aliases)
+    for name, aliases in names.SETTINGS.items():
+        if name not in said:
+            table = _with_setting(table, name, aliases)
+    table = _in_order(_filled(table))
+    refuse_sampled(table, complete=complete)
+    table = _with_steps(_with_amounts(table))
+    table.require("batch_size")
+    return _named(table)
+
+
+def _with_axis(table: TableFile, name: str, aliases: Sequence[str]) -> TableFile:
+    if name in ("tokens", "examples") and (table.has("step") or table.has("steps")):
+        return table
+    found = [*names.candidates(table, aliases, config=False)]
+    if name == "step" and not found and table.has(_CALLS):
+        found = [_CALLS]
+    if name == "run_state":
+        cells = [{str(c).upper() for c in table.columns[each] if c is not None} for each in found]
+        found = [each for each, has in zip(found, cells, strict=True) if has <= names.STATES]
+    if not found:
+        return table
+    chosen, *others = found
+    if name not in ("run", "run_state"):
+        for other in others:
+            if names.differ(table, chosen, other):
+                raise ResultsError(
+                    f"{table.path}: {chosen} and {other} differ, and either may be {name}",
+                    hint=f"say which: batchscale import PATH --map {name}={chosen}",
+                )
+    if names.plain(chosen) == _COUNTED_FROM_0:
+        cells = computed(table, name, f"{chosen}+1")
+        table = table.with_columns({name: cells}, drop=(chosen,))
+        return replace(table, means={**table.means, name: f"{chosen}+1"})
+    return table.renamed({name: chosen})
+
+
+def _with_setting(table: TableFile, name: str, aliases: Sequence[str]) -> TableFile:
+    """What a run was configured with; what was logged under that name is a measurement."""
+    found = [*names.candidates(table, aliases, config=True)]
+    configured = [each for each in found if names.is_config(each, table)]
+    if not found or (table.has(name) and not configured):
+        return table
+    chosen, *others = configured or found
+    if any(names.differ(table, chosen, other) for other in others):
+        return table
+    if table.has(name):
+        table = table.renamed({f"logged_{name}": name})
+    return table.renamed({name: chosen})
+
+
+def _filled(table: TableFile) -> TableFile:
+    """With the one value that a run has of a setting in each of its rows."""
+    if not table.has("run"):
+        return table
+    runs = [str(cell) for cell in table.columns["run"]]
+    made: dict[str, list[Any]] = {}
+    for name, cells in table.columns.items():
+        if None not in cells or name in names.AXES or names.is_metric(names.short(name, table)):
+            continue
+        values: dict[str, set[Any]] = {}
+        for run, cell in zip(runs, cells, strict=True):
+            if cell is not None:
+                values.setdefault(run, set()).add(cell)
+        if all(len(each) == 1 for each in values.values()):
+            one = {run: next(iter(each)) for run, each in values.items()}
+            made[name] = [one.get(run) for run in runs]
+    return table.with_columns(made)
+
+
+def _in_order(table: TableFile) -> TableFile:
+    """A history of W&B in the order of its calls."""
+    if not table.has(_CALLS):
+        return replace(table, logged=table.logged or table.means.get("step") == _CALLS)
+    calls = table.numbers(_CALLS, least=0, whole=True)
+    runs = table.columns.get("run", [None] * len(calls))
+    first = {run: at for at, run in reversed([*enumerate(runs)])}
+    order = sorted(range(len(calls)), key=lambda at: (first[runs[at]], calls[at] or 0, at))
+    return replace(table.rows(order), logged=True)
+
+
+def _with_amounts(table: TableFile) -> TableFile:
+    budget = next(names.candidates(table, _BUDGETS, config=True), None)
+    if budget is not None and table.has("steps") and table.numeric(budget):
+        table = table.renamed({"budget_steps": budget})
+    return table.with_columns({n: amounts(table.columns[n]) for n in _AMOUNTS if table.has(n)})
+
+
+def _with_steps(table: TableFile) -> TableFile:
+    """With ``step``, where several rows of a run have ``steps``, tokens or examples."""
+    if table.has("step") or not table.has("batch_size"):
+        return table
+    if table.has("steps"):
+        if _several(table):
+            return table.renamed({"step": "steps"})
+        _refuse_unclear_steps(table)
+        return table
+    axis = next((name for name in ("tokens", "examples") if table.has(name)), None)
+    if axis is None or not _several(table):
+        return table
+    sizes = table.numbers("batch_size", least=1, whole=True)
+    given = table.numbers(axis, least=0)
+    each: list[float | None] = [1.0] * len(sizes)
+    if axis == "tokens" and table.has("tokens_per_example"):
+        each = table.numbers("tokens_per_example", least=1, whole=True)
+    rows = zip(given, sizes, each, strict=True)
+    steps = [round((total or 0) / ((size or 1) * (tokens or 1))) for total, size, tokens in rows]
+    made: dict[str, list[Any]] = {"step": steps}
+    if axis == "tokens" and not table.has("tokens_per_example"):
+        made |= {"tokens_per_example": [1] * len(steps), "example_unit": ["token"] * len(steps)}
+    text = f"{axis} / batch_size" + (" / tokens_per_example" if set(each) != {1.0} else "")
+    table = table.with_columns(made, drop=(axis,))
+    return replace(table, means={**table.means, "step": text})
+
+
+def _several(table: TableFile) -> bool:
+    """Whether a run has several rows."""
+    if not table.has("run"):
+        return False
+    rows = [*zip(table.columns["run"], table.columns["batch_size"], strict=True)]
+    return len(set(rows)) < len(rows)
+
+
+def _refuse_unclear_steps(table: TableFile) -> None:
+    """Refuse steps that grow at each batch size beside a metric: those of evaluations?"""
+    metrics = [n for n in table.columns if names.is_metric(n) and table.numeric(n)]
+    if not metrics or table.has("target"):
+        return
+    steps: dict[Any, list[float]] = {}
+    for size, cell in zip(table.columns["batch_size"], table.columns["steps"], strict=True):
+        steps.setdefault(size, []).append(number(cell) or 0.0)
+    if all(len(each) > 2 and each == sorted(set(each)) for each in steps.values()):
+        raise ResultsError(
+            f"{table.path}: steps may be steps to a target, or those of the evaluations of "
+            f"{metrics[0]}",
+            hint="call the column step if they are those of evaluations: --map step=steps",
+        )
+
+
+def _named(table: TableFile) -> TableFile:
+    """Each column under a name that targets and conditions can have; without those that say where
+    and when a run was.
+
+    Raises:
+        ResultsError: two columns would have one name.
+    """
+    made: dict[str, list[Any]] = {}
+    theirs: dict[str, str] = {}
+    for old, cells in table.columns.items():
+        name = names.short(old, table)
+        if old not in TRIALS.names and old not in _KEPT and names.is_environment(name):
+            continue
+        if old == _CALLS:
+            continue
+        if names.is_config(old, table):
+            if name in _KEPT or names.is_metric(name) or table.has(name) or name in made:
+                name = old
+        elif table.numeric(old) or names.is_measured(table, old) or names.of_split(old):
+            name = metric_name(name)
+        if name in made:
+            raise ResultsError(
+                f"{table.path}: {theirs[name]} and {old} both are {name}",
+                hint=f"give one of them another name: --map other_{name}={old}",
+            )
+        made[name], theirs[name] = cells, old
+    renamed = {new: old for new, old in theirs.items() if new != old and names.is_metric(new)}
+    return replace(table, columns=made, means={**renamed, **table.means})

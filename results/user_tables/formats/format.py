@@ -1,0 +1,36 @@
+"""What an adapter is: which files it reads, and how it makes a table of one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from results.user_tables.table_file import TableFile
+
+
+def _same(files: list[Path]) -> list[Path]:
+    return files
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """A format of logs. Its tables have the names of the tool."""
+
+    name: str
+    """As a sentence names it: ``trainer_state.json of Transformers``."""
+    files: tuple[str, ...]
+    """Patterns of the names of its files."""
+    read: Callable[[Path], TableFile | None]
+    """A file as a table; None where it holds something else."""
+    runs: Callable[[list[Path]], list[Path]] = _same
+    """What to read of the files that match in a folder: some of them, or the folders of them."""
+    is_run: bool = True
+    """Whether a file without a column ``run`` is one run."""
+
+    def find(self, path: Path) -> list[Path]:
+        """What there is to read at ``path``, a file or a folder; in the order of the names."""
+        if path.is_dir():
+            return self.runs(sorted({f for name in self.files for f in path.rglob(name)}))
+        return self.runs([path]) if any(fnmatch(path.name, name) for name in self.files) else []

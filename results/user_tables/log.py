@@ -1,0 +1,153 @@
+"""A log: a file, or the files of a folder, of the format that is found to be theirs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from results.errors import ResultsError
+from results.schema import SCHEMAS
+from results.user_tables import names
+from results.user_tables.columns import understood
+from results.user_tables.formats import (
+    lightning,
+    mlflow,
+    optuna,
+    ray,
+    tables,
+    tensorboard,
+    text,
+    trainer_state,
+)
+from results.user_tables.formats.format import Format
+from results.user_tables.formats.settings import beside, of_name
+from results.user_tables.table_file import TableFile, number
+
+FORMATS: Sequence[Format] = (
+    *(ray.RESULT, ray.PROGRESS, trainer_state.FORMAT, lightning.FORMAT, mlflow.FORMAT),
+    *(tensorboard.FORMAT, optuna.FORMAT, tables.FORMAT, text.FORMAT),
+)
+"""What a tool writes beside others of these is read of the first one."""
+_PART = re.compile(r"(part|data|chunk|shard)?[-_.]?[0-9a-f-]*(\.\w+)*")
+"""Names of the files into which a table was divided."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Log:
+    """What was read, and of what."""
+
+    format: str
+    files: tuple[Path, ...]
+    original: TableFile
+    """Under the names that it has."""
+    table: TableFile
+    """Under ours."""
+
+
+def find(path: Path) -> tuple[Format, list[Path]] | None:
+    """The first format of which there are files at ``path``, and these; None: it is no log."""
+    if path.is_dir() and any((path / name).is_dir() for name in SCHEMAS):
+        return None
+    found = ((each, [f for f in each.find(path) if _is_theirs(f, path)]) for each in FORMATS)
+    return next(((each, files) for each, files in found if files), None)
+
+
+def read_log(path: Path, given: Mapping[str, str] | None = None, *, complete: bool = False) -> Log:
+    """Read a log.
+
+    Args:
+        given, complete: as of ``columns.understood``.
+
+    Raises:
+        ResultsError: there is nothing that can be read, or what it means cannot be told.
+    """
+    for each in FORMATS:
+        read = [
+            (file, table)
+            for file in each.find(path)
+            if _is_theirs(file, path) and (table := each.read(file)) is not None
+        ]
+        if read:
+            break
+    else:
+        if path.is_dir():
+            raise ResultsError(
+                f"{path} holds no log that can be read",
+                hint=f"of these: {', '.join(name for f in FORMATS for name in f.files)}",
+            )
+        each, read = tables.FORMAT, [(path, tables.read_table_file(path))]
+    original = _joined(path, each, read)
+    table = understood(original, given, complete=complete)
+    files = [f for file, _ in read for f in ([file] if file.is_file() else sorted(file.iterdir()))]
+    files = [file for file in files if file.is_file()]
+    name = "histories of Weights & Biases" if original.has("_step") else each.name
+    return Log(format=name, files=tuple(files), original=original, table=table)
+
+
+def _is_theirs(file: Path, root: Path) -> bool:
+    """Not in a hidden folder, and not of a results folder."""
+    within = file.relative_to(root) if root.is_dir() else Path(file.name)
+    folders = [root / parent for parent in within.parents]
+    hidden = any(part.startswith(".") for part in within.parts)
+    return not hidden and not any((each / "studies").is_dir() for each in folders)
+
+
+def _joined(path: Path, form: Format, read: Sequence[tuple[Path, TableFile]]) -> TableFile:
+    """The rows of all files, with what distinguishes them."""
+    several = len(read) > 1
+    rows: dict[str, list[Any]] = {}
+    places: list[str] = []
+    for file, table in read:
+        within = file.relative_to(path) if path.is_dir() else Path(file.name)
+        more = _about(path, form, file, within, table, several=several)
+        columns = {**{n: [v] * len(table.places) for n, v in more.items()}, **table.columns}
+        for name in {**rows, **columns}:
+            before = rows.setdefault(name, [None] * len(places))
+            before.extend(columns.get(name, [None] * len(table.places)))
+        places += [f"{within} {place}" if several else place for place in table.places]
+    means = {name: text for _, table in read for name, text in table.means.items()}
+    logged = all(table.logged for _, table in read)
+    return TableFile(path=path, columns=rows, places=places, means=means, logged=logged)
+
+
+def _about(
+    path: Path, form: Format, file: Path, within: Path, table: TableFile, *, several: bool
+) -> dict[str, Any]:
+    """What is true of all rows of a file: its settings, and its run or its name."""
+    about: dict[str, Any] = of_name(within)
+    folder = file if file.is_dir() else file.parent
+    if form.is_run or folder != path:
+        above = folder.parent if folder.name.startswith("checkpoint-") else folder
+        about = {**beside(above), **about} if path.is_dir() or form.is_run else about
+    if any(names.candidates(table, names.AXES["run"], config=False)):
+        return about
+    fixed = any("*" not in name for name in form.files) or file.is_dir()
+    label = _label(path, within, file, fixed=fixed)
+    if form.is_run or _is_run(table, several=several):
+        about.setdefault("run", label)
+    elif several and not _PART.fullmatch(within.name):
+        about["file"] = label
+    return about
+
+
+def _label(path: Path, within: Path, file: Path, *, fixed: bool) -> str:
+    if not path.is_dir():
+        return file.stem
+    parts = within.parts if file.is_dir() else within.parent.parts
+    if not fixed:
+        parts = (*within.parent.parts, within.stem)
+    return "-".join(parts) or path.absolute().name
+
+
+def _is_run(table: TableFile, *, several: bool) -> bool:
+    """Whether a file without a column of runs is a run: a history, or one of several files with
+    steps and one batch size."""
+    if table.has("_step"):
+        return True
+    steps = any(names.candidates(table, names.AXES["step"], config=False))
+    sizes = [*names.candidates(table, (*names.GLOBAL, *names.PLAIN), config=True)]
+    one = not sizes or len({number(cell) for cell in table.columns[sizes[0]]} - {None}) < 2
+    return several and steps and one
