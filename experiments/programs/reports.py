@@ -7,14 +7,13 @@ is output. ``step`` counts updates: after the first one it is 1.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.errors import ExperimentError
 from experiments.programs.guard import Lines
-
+from results.user_tables.formats.lines import metric_name
 _LAST_STEP = 10**15
 
 
@@ -65,11 +64,6 @@ class Report:
 def _number(digits: str) -> int | float:
     """A whole number; one that no float holds is infinite, as it would be in the metric itself."""
     return int(digits) if len(digits) < 300 else float(digits)
-
-
-def metric_name(name: str) -> str:
-    """The name of a metric as targets and columns have it."""
-    return re.sub(r"\W", "_", name)
 
 
 class Followed:

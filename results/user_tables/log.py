@@ -31,7 +31,7 @@ FORMATS: Sequence[Format] = (
     *(tensorboard.FORMAT, optuna.FORMAT, tables.FORMAT, text.FORMAT),
 )
 """What a tool writes beside others of these is read of the first one."""
-_PART = re.compile(r"(part|data|chunk|shard)?[-_.]?[0-9a-f-]*(\.\w+)*")
+_PART = re.compile(r"(part|data|chunk|shard)([-_.]?[0-9a-f-]*)?(\.\w+)+")
 """Names of the files into which a table was divided."""
 
 
@@ -126,9 +126,11 @@ def _about(
         return about
     fixed = any("*" not in name for name in form.files) or file.is_dir()
     label = _label(path, within, file, fixed=fixed)
+    if not form.is_run and _PART.fullmatch(within.name):
+        return about
     if form.is_run or _is_run(table, several=several):
         about.setdefault("run", label)
-    elif several and not _PART.fullmatch(within.name):
+    elif several:
         about["file"] = label
     return about
 

@@ -88,7 +88,7 @@ def amounts(cells: Sequence[Any]) -> list[Any]:
     plain = [number(cell) for cell, match in zip(cells, found, strict=True) if not match]
     given = [value for value in plain if value is not None]
     mantissas = [float(match[1]) for match in found if match]
-    binary = len(given) > 1 and all(map(_is_power_of_two, [*given, *mantissas]))
+    binary = any(value > 4 for value in given) and all(map(_is_power_of_two, [*given, *mantissas]))
     made = [*cells]
     for at, match in enumerate(found):
         if match:
