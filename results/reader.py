@@ -18,7 +18,7 @@ from results.storage.tables import Tables
 from results.targets import retarget
 from results.targets.target import Target
 from results.user_tables.curves import read
-from results.user_tables.log import find
+from results.user_tables.log import is_log
 
 if TYPE_CHECKING:
     from results.query import Views
@@ -44,7 +44,8 @@ def open(source: str | Path | Location) -> Results:
             )
         return Results(text, Folder(Location(PACKAGED[text])))
     is_table = text.lower().endswith((".csv", ".jsonl", ".parquet"))
-    if "://" not in text and (is_table or find(Path(text)) is not None):
+    is_folder = text.endswith("/") and not Path(text).is_dir()
+    if "://" not in text and not is_folder and (is_table or is_log(Path(text))):
         return Results(escaped(masked(text)), read(Path(text)))
     location = Location(source)
     return Results(location.root, Folder(location))

@@ -80,8 +80,7 @@ def import_log(
         trial["as_published"] = published.get(str(trial["trial"]))
     sources = {trial["study"]: trial["source"] for trial in trials}
     digest = hashlib.sha256(repr(sorted((columns or {}).items())).encode())
-    for each in log.files:
-        digest.update(each.read_bytes())
+    digest.update(repr(log.original.columns).encode())
     renamed = ", ".join(f"{new} is its {old}" for new, old in log.table.means.items() if new != old)
     about = {"citation": citation, "licence": licence, "notes": renamed or None}
     facts = {
@@ -142,7 +141,7 @@ def said(
         "not used": _list(unused),
         "curves of their own, for their batch size changes": _list(ramps),
     }
-    first = f"read {count(len(log.files), 'file')} as {log.format}: {count(len(trials), 'run')}"
+    first = f"read {count(log.parts, 'file')} as {log.format}: {count(len(trials), 'run')}"
     return [first, *(f"{k.rstrip(':')}: {text}" for k, text in lines.items() if text)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ FORMATS: Sequence[Format] = (
     *(tensorboard.FORMAT, optuna.FORMAT, tables.FORMAT, text.FORMAT),
 )
 """What a tool writes beside others of these is read of the first one."""
+_MOST = 20_000
+"""Files and folders in a folder of logs."""
 _PART = re.compile(r"(part|data|chunk|shard)([-_.]?[0-9a-f-]*)?(\.\w+)+")
 """Names of the files into which a table was divided."""
 
@@ -40,19 +43,23 @@ class Log:
     """What was read, and of what."""
 
     format: str
-    files: tuple[Path, ...]
+    parts: int
+    """Files, or folders of files that belong together."""
     original: TableFile
     """Under the names that it has."""
     table: TableFile
     """Under ours."""
 
 
-def find(path: Path) -> tuple[Format, list[Path]] | None:
-    """The first format of which there are files at ``path``, and these; None: it is no log."""
+def is_log(path: Path) -> bool:
+    """Whether there are files at ``path`` that may be a log, and no results folder."""
     if path.is_dir() and any((path / name).is_dir() for name in SCHEMAS):
-        return None
-    found = ((each, [f for f in each.find(path) if _is_theirs(f, path)]) for each in FORMATS)
-    return next(((each, files) for each, files in found if files), None)
+        return False
+    try:
+        files = _files(path)
+    except (ResultsError, OSError):
+        return False
+    return any(each.find(files) for each in FORMATS)
 
 
 def read_log(path: Path, given: Mapping[str, str] | None = None, *, complete: bool = False) -> Log:
@@ -64,12 +71,10 @@ def read_log(path: Path, given: Mapping[str, str] | None = None, *, complete: bo
     Raises:
         ResultsError: there is nothing that can be read, or what it means cannot be told.
     """
+    files = _files(path)
     for each in FORMATS:
-        read = [
-            (file, table)
-            for file in each.find(path)
-            if _is_theirs(file, path) and (table := each.read(file)) is not None
-        ]
+        tables_of = ((file, each.read(file)) for file in each.find(files))
+        read = [(file, table) for file, table in tables_of if table is not None]
         if read:
             break
     else:
@@ -81,18 +86,32 @@ def read_log(path: Path, given: Mapping[str, str] | None = None, *, complete: bo
         each, read = tables.FORMAT, [(path, tables.read_table_file(path))]
     original = _joined(path, each, read)
     table = understood(original, given, complete=complete)
-    files = [f for file, _ in read for f in ([file] if file.is_file() else sorted(file.iterdir()))]
-    files = [file for file in files if file.is_file()]
     name = "histories of Weights & Biases" if original.has("_step") else each.name
-    return Log(format=name, files=tuple(files), original=original, table=table)
+    return Log(format=name, parts=len(read), original=original, table=table)
 
 
-def _is_theirs(file: Path, root: Path) -> bool:
-    """Not in a hidden folder, and not of a results folder."""
-    within = file.relative_to(root) if root.is_dir() else Path(file.name)
-    folders = [root / parent for parent in within.parents]
-    hidden = any(part.startswith(".") for part in within.parts)
-    return not hidden and not any((each / "studies").is_dir() for each in folders)
+def _files(path: Path) -> list[Path]:
+    """A file itself; of a folder all files, by name, but for hidden ones and results folders.
+
+    Raises:
+        ResultsError: there are too many for a folder of logs.
+    """
+    if not path.is_dir():
+        return [path] if path.is_file() else []
+    found: list[Path] = []
+    entries = 0
+    for folder, folders, files in os.walk(path):
+        entries += len(folders) + len(files)
+        if entries > _MOST:
+            raise ResultsError(
+                f"{path} holds more than {_MOST:,} files", hint="name a folder of logs in it"
+            )
+        folders[:] = [each for each in folders if not each.startswith(".")]
+        if "studies" in folders and "trials" in folders:
+            folders.clear()
+            continue
+        found += [Path(folder, name) for name in files if not name.startswith(".")]
+    return sorted(found)
 
 
 def _joined(path: Path, form: Format, read: Sequence[tuple[Path, TableFile]]) -> TableFile:

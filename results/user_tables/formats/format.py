@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -29,8 +29,7 @@ class Format:
     is_run: bool = True
     """Whether a file without a column ``run`` is one run."""
 
-    def find(self, path: Path) -> list[Path]:
-        """What there is to read at ``path``, a file or a folder; in the order of the names."""
-        if path.is_dir():
-            return self.runs(sorted({f for name in self.files for f in path.rglob(name)}))
-        return self.runs([path]) if any(fnmatch(path.name, name) for name in self.files) else []
+    def find(self, files: Sequence[Path]) -> list[Path]:
+        """What there is to read among ``files``, in their order."""
+        named = [f for f in files if any(fnmatch(f.name, name) for name in self.files)]
+        return self.runs(named)
