@@ -289,13 +289,14 @@ def take_in(
     for ``shallue``, which goes on where it stopped.
 
     Args:
-        kind: ``csv``, ``wandb`` or ``shallue``: ``list("imports")``; ``file.py:Name`` or a
-            function of your own (docs/published.md).
+        kind: ``log`` or ``shallue``: ``list("imports")``; ``file.py:Name`` or a function of your
+            own (docs/published.md).
         path: a file or a folder.
         progress: of ``shallue``: called with what has been done so far.
-        options: of the kind, as ``batchscale import KIND --help`` lists them. Those of ``csv``:
-            ``columns`` (what the columns of a file are called here: ``{"batch_size": "bs"}``),
-            ``name`` (of the experiment that the rows become), ``citation`` and ``licence``.
+        options: of the kind, as ``batchscale import KIND --help`` lists them. Those of ``log``:
+            ``columns`` (ours to theirs, or what is computed of them: ``{"batch_size": "bs*8"}``),
+            ``complete``, ``name`` (of the experiment that the rows become), ``citation``,
+            ``licence``.
 
     Raises:
         ResultsError: no such kind or option, or a row that cannot be placed; it is named, and

@@ -23,7 +23,7 @@ _REFUSALS = 20
 
 def import_(
     ctx: typer.Context,
-    words: Annotated[
+    given: Annotated[
         list[str],
         typer.Argument(
             metavar="[KIND] PATH",
@@ -42,9 +42,9 @@ def import_(
     from results.extensions import IMPORTS
 
     importer, options = chosen_kind(ctx)
-    *kind, path = words
+    *kind, path = given
     if len(kind) > 1 or not all(".py:" in each or IMPORTS.knows(each) for each in kind):
-        raise ResultsError(f"import takes one PATH: {' '.join(words)}", hint="a folder may be one")
+        raise ResultsError(f"import takes one PATH: {' '.join(given)}", hint="a folder may be one")
     done = api.take_in(
         importer, path, results=results, progress=ProgressLines(_imported), **options
     )

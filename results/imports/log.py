@@ -126,7 +126,9 @@ def said(
     for trial in trials:
         for key, value in json.loads(trial["metaparameters"] or "{}").items():
             values.setdefault(key, set()).add(value)
-    settings = [f"{key} ({len(each)} values)" for key, each in values.items() if len(each) > 1]
+    settings = [
+        f"{key} ({count(len(each), 'value')})" for key, each in values.items() if len(each) > 1
+    ]
     unused = [
         name
         for name in log.original.columns
@@ -152,7 +154,7 @@ def _is_measured(name: str, measurements: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _list(values: Sequence[Any]) -> str:
-    shown = [f"{each:,}" if isinstance(each, int) else str(each) for each in values]
-    if len(shown) > _NAMED:
-        shown = [*shown[: _NAMED - 2], "…", shown[-1]]
-    return ", ".join(shown)
+    texts = [f"{each:,}" if isinstance(each, int) else str(each) for each in values]
+    if len(texts) > _NAMED:
+        texts = [*texts[: _NAMED - 2], "…", texts[-1]]
+    return ", ".join(texts)

@@ -19,25 +19,25 @@ def with_batch_size(table: TableFile) -> TableFile:
     """
     of_all = [*names.candidates(table, names.GLOBAL, config=True)]
     plain = [*names.candidates(table, names.PLAIN, config=True)]
-    of_one = [*names.candidates(table, names.PER_DEVICE, config=True)]
-    if of_one and not of_all:
+    per_device = [*names.candidates(table, names.PER_DEVICE, config=True)]
+    if per_device and not of_all:
         # What is called train_batch_size beside it is that of one process.
-        plain = [each for each in plain if names.differ(table, each, of_one[0])]
+        plain = [each for each in plain if names.differ(table, each, per_device[0])]
         plain = [each for each in plain if not names.plain(each).endswith("train_batch_size")]
-    found = of_all or plain
-    for other in found[1:]:
-        if names.differ(table, found[0], other):
+    named = of_all or plain
+    for other in named[1:]:
+        if names.differ(table, named[0], other):
             raise ResultsError(
-                f"{table.path}: {found[0]} and {other} differ, and either may be the batch size",
-                hint=f"say which: batchscale import PATH --map batch_size={found[0]}",
+                f"{table.path}: {named[0]} and {other} differ, and either may be the batch size",
+                hint=f"say which: batchscale import PATH --map batch_size={named[0]}",
             )
-    if found:
-        if not of_all and not of_one:
-            _refuse_multiples(table, found[0])
-        if table.has("batch_size") and found[0] != "batch_size":
+    if named:
+        if not of_all and not per_device:
+            _refuse_multiples(table, named[0])
+        if table.has("batch_size") and named[0] != "batch_size":
             table = table.renamed({"logged_batch_size": "batch_size"})
-        return table.renamed({"batch_size": found[0]})
-    return _product(table, of_one[0]) if of_one else table
+        return table.renamed({"batch_size": named[0]})
+    return _product(table, per_device[0]) if per_device else table
 
 
 def _product(table: TableFile, each: str) -> TableFile:
@@ -62,16 +62,16 @@ def _product(table: TableFile, each: str) -> TableFile:
 
 def _multiples(table: TableFile) -> list[str]:
     """Columns by which a batch size of one device is to be multiplied, if they are not all 1."""
-    found = [
+    columns = [
         *names.candidates(table, names.ACCUMULATED, config=True),
         *names.candidates(table, names.DEVICES, config=True),
     ]
     # Where a table is one of ours, world_size is what batch_size is divided by.
-    ones = {None, 1.0}
+    neutral = {None, 1.0}
     return [
         name
-        for name in found
-        if name != "world_size" and not {*map(number, table.columns[name])} <= ones
+        for name in columns
+        if name != "world_size" and not {*map(number, table.columns[name])} <= neutral
     ]
 
 

@@ -65,15 +65,15 @@ def understood(
 def _with_axis(table: TableFile, name: str, aliases: Sequence[str]) -> TableFile:
     if name in ("tokens", "examples") and (table.has("step") or table.has("steps")):
         return table
-    found = [*names.candidates(table, aliases, config=False)]
-    if name == "step" and not found and table.has(_CALLS):
-        found = [_CALLS]
+    named = [*names.candidates(table, aliases, config=False)]
+    if name == "step" and not named and table.has(_CALLS):
+        named = [_CALLS]
     if name == "run_state":
-        cells = [{str(c).upper() for c in table.columns[each] if c is not None} for each in found]
-        found = [each for each, has in zip(found, cells, strict=True) if has <= names.STATES]
-    if not found:
+        cells = [{str(c).upper() for c in table.columns[each] if c is not None} for each in named]
+        named = [each for each, has in zip(named, cells, strict=True) if has <= names.STATES]
+    if not named:
         return table
-    chosen, *others = found
+    chosen, *others = named
     if name not in ("run", "run_state"):
         for other in others:
             if names.differ(table, chosen, other):
@@ -90,11 +90,11 @@ def _with_axis(table: TableFile, name: str, aliases: Sequence[str]) -> TableFile
 
 def _with_setting(table: TableFile, name: str, aliases: Sequence[str]) -> TableFile:
     """What a run was configured with; what was logged under that name is a measurement."""
-    found = [*names.candidates(table, aliases, config=True)]
-    configured = [each for each in found if names.is_config(each, table)]
-    if not found or (table.has(name) and not configured):
+    named = [*names.candidates(table, aliases, config=True)]
+    configured = [each for each in named if names.is_config(each, table)]
+    if not named or (table.has(name) and not configured):
         return table
-    chosen, *others = configured or found
+    chosen, *others = configured or named
     if any(names.differ(table, chosen, other) for other in others):
         return table
     if table.has(name):
@@ -116,8 +116,8 @@ def _filled(table: TableFile) -> TableFile:
             if cell is not None:
                 values.setdefault(run, set()).add(cell)
         if all(len(each) == 1 for each in values.values()):
-            one = {run: next(iter(each)) for run, each in values.items()}
-            made[name] = [one.get(run) for run in runs]
+            settled = {run: next(iter(each)) for run, each in values.items()}
+            made[name] = [settled.get(run) for run in runs]
     return table.with_columns(made)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from results.counts import count
 from results.errors import ResultsError
 from results.schema import SCHEMAS
 from results.user_tables import names
@@ -98,20 +99,20 @@ def _files(path: Path) -> list[Path]:
     """
     if not path.is_dir():
         return [path] if path.is_file() else []
-    found: list[Path] = []
+    paths: list[Path] = []
     entries = 0
     for folder, folders, files in os.walk(path):
         entries += len(folders) + len(files)
         if entries > _MOST:
             raise ResultsError(
-                f"{path} holds more than {_MOST:,} files", hint="name a folder of logs in it"
+                f"{path} holds more than {count(_MOST, 'file')}", hint="name a folder of logs in it"
             )
         folders[:] = [each for each in folders if not each.startswith(".")]
         if "studies" in folders and "trials" in folders:
             folders.clear()
             continue
-        found += [Path(folder, name) for name in files if not name.startswith(".")]
-    return sorted(found)
+        paths += [Path(folder, name) for name in files if not name.startswith(".")]
+    return sorted(paths)
 
 
 def _joined(path: Path, form: Format, read: Sequence[tuple[Path, TableFile]]) -> TableFile:
@@ -170,5 +171,5 @@ def _is_run(table: TableFile, *, several: bool) -> bool:
         return True
     steps = any(names.candidates(table, names.AXES["step"], config=False))
     sizes = [*names.candidates(table, (*names.GLOBAL, *names.PLAIN), config=True)]
-    one = not sizes or len({number(cell) for cell in table.columns[sizes[0]]} - {None}) < 2
-    return several and steps and one
+    single = not sizes or len({number(cell) for cell in table.columns[sizes[0]]} - {None}) < 2
+    return several and steps and single

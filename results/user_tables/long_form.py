@@ -17,8 +17,8 @@ def widened(table: TableFile) -> TableFile:
     Raises:
         ResultsError: a metric has the name of a column.
     """
-    found = names.candidates(table, names.KEYS, config=False)
-    key = next((name for name in found if not table.numeric(name)), None)
+    named = names.candidates(table, names.KEYS, config=False)
+    key = next((name for name in named if not table.numeric(name)), None)
     value = next(names.candidates(table, ("value", "metric_value"), config=False), None)
     if key and value:
         keys = [str(cell) for cell in table.columns[key]]

@@ -73,8 +73,8 @@ def _column(table: TableFile, text: str) -> str | None:
     """The column of that name, or the one that has it without what its tool puts before it."""
     if table.has(text):
         return text
-    found = [name for name in table.columns if short(name, table) == text]
-    return found[0] if len(found) == 1 else None
+    columns = [name for name in table.columns if short(name, table) == text]
+    return columns[0] if len(columns) == 1 else None
 
 
 def _double(table: TableFile, ours: str, theirs: str) -> ResultsError:

@@ -78,7 +78,7 @@ _ENVIRONMENT = re.compile(
     r"|done|experiment_id|artifact_uri|summary|wandb)"
 )
 _LONG = ("loss", "error", "entropy", "perplexity", "bits_per_byte", "accuracy", "recall", "score")
-_WORDS = {
+_SHORT = {
     *("ppl", "nll", "bpb", "wer", "mse", "mae", "fid", "acc", "top1", "top5", "auc", "f1", "bleu"),
 }
 _SPLITS = ("train_", "validation_", "test_")
@@ -119,8 +119,8 @@ def of_split(name: str) -> bool:
 
 def is_metric(name: str) -> bool:
     """Whether a column is a metric by its name, however few values it has."""
-    words = plain(name)
-    known = any(part in words for part in _LONG) or bool(_WORDS & {*words.split("_")})
+    text = plain(name)
+    known = any(part in text for part in _LONG) or bool(_SHORT & {*text.split("_")})
     return known or of_split(name)
 
 
@@ -136,18 +136,18 @@ def candidates(table: TableFile, aliases: Sequence[str], *, config: bool) -> Ite
     """
     for alias in aliases:
         for name in table.columns:
-            words = plain(name)
+            text = plain(name)
             if is_config(name, table):
                 *before, last = re.split(r"[./]", short(name, table))
                 of_training = not {"eval", "val", "valid", "validation", "test"} & {*before}
-                words = plain(last) if config and of_training else ""
-            if words == alias:
+                text = plain(last) if config and of_training else ""
+            if text == alias:
                 yield name
 
 
-def differ(table: TableFile, one: str, other: str) -> bool:
+def differ(table: TableFile, first: str, other: str) -> bool:
     """Whether two columns have different cells in a row."""
-    pairs = zip(table.columns[one], table.columns[other], strict=True)
+    pairs = zip(table.columns[first], table.columns[other], strict=True)
     return any(
         a is not None and b is not None and a != b and (number(a) is None or number(a) != number(b))
         for a, b in pairs

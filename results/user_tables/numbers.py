@@ -27,8 +27,8 @@ def without_commas(path: Path, columns: Sequence[list[str]], delimiter: str) -> 
     Raises:
         ResultsError: both occur, or a file of semicolons has ``1,024`` alone, which may be either.
     """
-    likely = [_may_be_numbers(cells) for cells in columns]
-    numbers = [cell for cells, has in zip(columns, likely, strict=True) for cell in cells if has]
+    numeric = [_may_be_numbers(cells) for cells in columns]
+    numbers = [cell for cells, has in zip(columns, numeric, strict=True) for cell in cells if has]
     commas = [cell for cell in numbers if "," in cell]
     if not commas:
         return [*columns]
@@ -38,23 +38,23 @@ def without_commas(path: Path, columns: Sequence[list[str]], delimiter: str) -> 
         raise ResultsError(f"{path}: {decimal} has a decimal comma, but {plain} none", hint=_HINT)
     pointed = any(re.fullmatch(r"-?\d+\.\d+", cell) for cells in columns for cell in cells)
     if not (decimal or plain or pointed) and delimiter == ";":
-        one = commas[0]
-        readings = f"{one.replace(',', '')} or {one.replace(',', '.')}"
-        raise ResultsError(f"{path}: {one} may be {readings}", hint=_HINT)
+        example = commas[0]
+        readings = f"{example.replace(',', '')} or {example.replace(',', '.')}"
+        raise ResultsError(f"{path}: {example} may be {readings}", hint=_HINT)
     read = _with_decimal_point if decimal else _ungrouped
     return [
         [read(cell) for cell in cells] if has or (decimal and _is_grouped(cells)) else cells
-        for cells, has in zip(columns, likely, strict=True)
+        for cells, has in zip(columns, numeric, strict=True)
     ]
 
 
 def _may_be_numbers(cells: Sequence[str]) -> bool:
     """Whether a column has numbers with commas, and else numbers and at most two words: marks of
     what was not measured."""
-    words = {cell for cell in cells if cell and number(cell) is None}
-    commas = {cell for cell in words if _WITH_COMMA.fullmatch(cell)}
-    others = words - commas
-    return bool(commas) and len(others) <= 2 and not any("," in word for word in others)
+    texts = {cell for cell in cells if cell and number(cell) is None}
+    commas = {cell for cell in texts if _WITH_COMMA.fullmatch(cell)}
+    others = texts - commas
+    return bool(commas) and len(others) <= 2 and not any("," in text for text in others)
 
 
 def _has_no_decimal_comma(cell: str) -> bool:
@@ -82,15 +82,15 @@ def _ungrouped(cell: str) -> str:
 def amounts(cells: Sequence[Any]) -> list[Any]:
     """Cells with ``1k`` or ``1.5M`` as numbers; ``k`` is 1,024 in ``1ki``, and where all others are
     powers of two, as batch sizes are."""
-    found = [_SUFFIXED.fullmatch(cell) if isinstance(cell, str) else None for cell in cells]
-    if not any(found):
+    matches = [_SUFFIXED.fullmatch(cell) if isinstance(cell, str) else None for cell in cells]
+    if not any(matches):
         return [*cells]
-    plain = [number(cell) for cell, match in zip(cells, found, strict=True) if not match]
+    plain = [number(cell) for cell, match in zip(cells, matches, strict=True) if not match]
     given = [value for value in plain if value is not None]
-    mantissas = [float(match[1]) for match in found if match]
+    mantissas = [float(match[1]) for match in matches if match]
     binary = any(value > 4 for value in given) and all(map(_is_power_of_two, [*given, *mantissas]))
     made = [*cells]
-    for at, match in enumerate(found):
+    for at, match in enumerate(matches):
         if match:
             base = 1024 if binary or match[3] else 1000
             value = float(match[1]) * float(base) ** _POWERS[match[2].lower()]

@@ -41,11 +41,11 @@ def text_of(path: Path) -> str:
 
 def flat(value: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     """Mappings in mappings as one: ``{"config": {"lr": 1}}`` is ``{"config.lr": 1}``."""
-    found: dict[str, Any] = {}
+    flattened: dict[str, Any] = {}
     for key, each in value.items():
         name = f"{before}{key}"
-        found |= flat(each, f"{name}.") if isinstance(each, dict) else {name: each}
-    return found
+        flattened |= flat(each, f"{name}.") if isinstance(each, dict) else {name: each}
+    return flattened
 
 
 def json_table(path: Path) -> TableFile:

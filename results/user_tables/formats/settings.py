@@ -43,7 +43,7 @@ def beside(folder: Path) -> dict[str, Any]:
     Raises:
         ResultsError: a file that is not JSON or YAML.
     """
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name in FILES:
         file = folder / name
         if not file.is_file():
@@ -59,17 +59,17 @@ def beside(folder: Path) -> dict[str, Any]:
                 key: each["value"] if isinstance(each, dict) and "value" in each else each
                 for key, each in read.items()
             }
-            found |= {f"config.{key}": value for key, value in flat(plain).items()}
-    return found
+            settings |= {f"config.{key}": value for key, value in flat(plain).items()}
+    return settings
 
 
 def of_name(path: Path) -> dict[str, Any]:
     """The settings that folders and a file are named by: ``batch_size=64/lr=0.1,seed=3.csv``."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for part in (*path.parent.parts, path.stem if path.suffix[1:].isalpha() else path.name):
         pieces = [_EQUAL.fullmatch(piece) for piece in part.split(",")]
         for match in pieces if all(pieces) else ():
             if match:
                 axis = match[1] in AXES
-                found[match[1] if axis else f"config.{match[1]}"] = match[2]
-    return found
+                settings[match[1] if axis else f"config.{match[1]}"] = match[2]
+    return settings

@@ -20,7 +20,7 @@ from results.user_tables.formats.lines import json_table, text_of
 from results.user_tables.numbers import without_commas
 from results.user_tables.table_file import NEEDED, TableFile
 
-_BOARD = re.compile(r"(?:run-)?(?P<run>.+?)-tag-(?P<key>.+)")
+_NAME_OF_TAG = re.compile(r"(?:run-)?(?P<run>.+?)-tag-(?P<key>.+)")
 """The name that TensorBoard gives to the CSV file of a tag."""
 
 
@@ -38,7 +38,7 @@ def read_table_file(path: Path) -> TableFile:
         )
     text = {".csv": _csv, ".tsv": _csv, ".txt": _csv, ".jsonl": json_table, ".ndjson": json_table}
     table = text.get(path.suffix.lower(), _parquet)(path)
-    named = _BOARD.fullmatch(path.stem)
+    named = _NAME_OF_TAG.fullmatch(path.stem)
     if named and {*table.columns} == {"Wall time", "Step", "Value"}:
         cells = {name: [text] * len(table.places) for name, text in named.groupdict().items()}
         return table.with_columns({**cells, "step": table.columns["Step"]}, drop=("Step",))

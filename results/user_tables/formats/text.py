@@ -25,10 +25,10 @@ def _read(path: Path) -> TableFile | None:
     rows, places, settings = [], [], {}
     for number, line in enumerate(text_of(path).split("\n"), start=1):
         for name, pattern in _SETTINGS.items():
-            if found := pattern.search(line):
-                settings[name] = found[1].replace(",", "")
-        if found := _ASSIGNED.match(line):
-            settings[f"config.{found[1]}"] = found[2].strip()
+            if match := pattern.search(line):
+                settings[name] = match[1].replace(",", "")
+        if match := _ASSIGNED.match(line):
+            settings[f"config.{match[1]}"] = match[2].strip()
         if row := measured(line):
             rows.append(row)
             places.append(f"line {number}")
