@@ -43,7 +43,7 @@ def open(source: str | Path | Location) -> Results:
                 hint="name a results folder, or a CSV with the columns batch_size and steps",
             )
         return Results(text, Folder(Location(PACKAGED[text])))
-    is_table = text.lower().endswith((".csv", ".jsonl", ".parquet"))
+    is_table = text.lower().endswith((".csv", ".json", ".jsonl", ".parquet"))
     is_folder = text.endswith("/") and not Path(text).is_dir()
     if "://" not in text and not is_folder and (is_table or is_log(Path(text))):
         return Results(escaped(masked(text)), read(Path(text)))

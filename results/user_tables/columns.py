@@ -123,6 +123,9 @@ def _filled(table: TableFile) -> TableFile:
 
 def _in_order(table: TableFile) -> TableFile:
     """A history of W&B in the order of its calls."""
+    if table.means.get("step") == _CALLS and table.has("run") and not _several(table):
+        # A table of runs: how often each has called W&B in all.
+        return table.with_columns({}, drop=("step",))
     if not table.has(_CALLS):
         return replace(table, logged=table.logged or table.means.get("step") == _CALLS)
     calls = table.numbers(_CALLS, least=0, whole=True)
@@ -149,6 +152,12 @@ def _with_steps(table: TableFile) -> TableFile:
         _refuse_unclear_steps(table)
         return table
     axis = next((name for name in ("tokens", "examples") if table.has(name)), None)
+    if axis is None and (other := next(names.candidates(table, names.COUNTS, config=False), None)):
+        raise ResultsError(
+            f"{table.path} has no column of steps, for {other} may count anything but updates",
+            hint=f"--map step={other} if it counts them, --map step={other}*500 for the updates of "
+            f"one, or --map examples={other}*50000 for its examples",
+        )
     if axis is None or not _several(table):
         return table
     sizes = table.numbers("batch_size", least=1, whole=True)
@@ -170,7 +179,8 @@ def _several(table: TableFile) -> bool:
     """Whether a run has several rows."""
     if not table.has("run"):
         return False
-    rows = [*zip(table.columns["run"], table.columns["batch_size"], strict=True)]
+    sizes = table.columns.get("batch_size", [None] * len(table.places))
+    rows = [*zip(table.columns["run"], sizes, strict=True)]
     return len(set(rows)) < len(rows)
 
 

@@ -52,6 +52,8 @@ DEVICES = (
     *("world_size", "n_gpu", "n_gpus", "num_gpus", "ngpus", "gpus", "num_devices", "devices"),
     *("n_devices", "num_processes", "data_parallel_size", "dp_size"),
 )
+COUNTS = ("epoch", "epochs", "training_iteration", "intermediate_step", "round")
+"""What is no number of updates, and may take several."""
 KEYS = ("key", "metric", "metric_name", "tag", "variable")
 """Columns that name the metric of a row's value."""
 PARTS = {

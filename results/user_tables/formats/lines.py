@@ -49,14 +49,21 @@ def flat(value: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def json_table(path: Path) -> TableFile:
-    """Each line an object; its keys are the columns, and one that it lacks is empty.
+    """Each line an object, or a list of such; keys are the columns, and one that it lacks is empty.
 
     Raises:
         ResultsError: a line that is none.
     """
     rows: list[dict[str, Any]] = []
     places: list[str] = []
-    for number, line in enumerate(text_of(path).split("\n"), start=1):
+    text = text_of(path)
+    if text.lstrip().startswith("["):
+        try:
+            listed = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ResultsError(f"{path} is not JSON: {error}") from error
+        text = "\n".join(json.dumps(each) for each in listed)
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +37,35 @@ def read_table_file(path: Path) -> TableFile:
             hint="name a CSV, JSON Lines or Parquet file of your own; a results folder has no "
             "suffix",
         )
-    text = {".csv": _csv, ".tsv": _csv, ".txt": _csv, ".jsonl": json_table, ".ndjson": json_table}
+    text = {
+        ".csv": _csv,
+        ".tsv": _csv,
+        ".txt": _csv,
+        **dict.fromkeys((".jsonl", ".ndjson", ".json"), json_table),
+    }
     table = text.get(path.suffix.lower(), _parquet)(path)
     named = _NAME_OF_TAG.fullmatch(path.stem)
     if named and {*table.columns} == {"Wall time", "Step", "Value"}:
         cells = {name: [text] * len(table.places) for name, text in named.groupdict().items()}
         return table.with_columns({**cells, "step": table.columns["Step"]}, drop=("Step",))
-    return table
+    return _of_chart(table)
+
+
+def _of_chart(table: TableFile) -> TableFile:
+    """A chart that W&B has exported, ``RUN - METRIC`` and its ``__MIN`` and ``__MAX``, as rows."""
+    curves = [name for name in table.columns if table.has(f"{name}__MAX") and " - " in name]
+    if not curves:
+        return table
+    axis = next(iter(table.columns))
+    rows, places = [], []
+    for name in curves:
+        run, _, metric = name.rpartition(" - ")
+        for at, cell in enumerate(table.columns[name]):
+            if cell is not None:
+                rows.append({"run": run, "step": table.columns[axis][at], metric: cell})
+                places.append(f"{table.places[at]} {run}")
+    means = {"step": "step"} if axis.lower() == "step" else {}
+    return replace(TableFile.of_rows(table.path, rows, places), means=means)
 
 
 def _csv(path: Path) -> TableFile:

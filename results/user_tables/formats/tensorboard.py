@@ -55,7 +55,8 @@ def _settings(value: Any) -> dict[str, Any]:
 def _read(folder: Path) -> TableFile | None:
     from tensorboardX.proto.event_pb2 import Event
 
-    rows, places, settings = [], [], {}
+    rows, places = [], []
+    settings: dict[str, Any] = {}
     for file in sorted(folder.glob("*tfevents*")) if folder.is_dir() else [folder]:
         for number, record in enumerate(_records(file), start=1):
             try:
