@@ -179,6 +179,10 @@ def _hint(finals: Sequence[FinalLosses]) -> str:
             if len(y) > 1:
                 ends.append((float(min(y)), float(max(y))))
     if not ends:
+        if len({budget for final in finals for budget in final.budgets}) == 1:
+            return (
+                "one budget gives no steps at equal loss; --optimal-batch compares the losses at it"
+            )
         return "each batch size needs at least two budgets; is a column a number of each run alone?"
     low, high = max(a for a, _ in ends), min(b for _, b in ends)
     if low >= high:

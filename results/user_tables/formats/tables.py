@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +14,11 @@ import pyarrow.parquet as pq
 from results.counts import count
 from results.errors import ResultsError
 from results.storage.disk_errors import ERRORS, line_of
+from results.user_tables.formats.charts import of_chart
 from results.user_tables.formats.format import Format
 from results.user_tables.formats.lines import json_table, text_of
 from results.user_tables.numbers import without_commas
 from results.user_tables.table_file import NEEDED, TableFile
-
-_NAME_OF_TAG = re.compile(r"(?:run-)?(?P<run>.+?)-tag-(?P<key>.+)")
-"""The name that TensorBoard gives to the CSV file of a tag."""
 
 
 def read_table_file(path: Path) -> TableFile:
@@ -43,29 +39,7 @@ def read_table_file(path: Path) -> TableFile:
         ".txt": _csv,
         **dict.fromkeys((".jsonl", ".ndjson", ".json"), json_table),
     }
-    table = text.get(path.suffix.lower(), _parquet)(path)
-    named = _NAME_OF_TAG.fullmatch(path.stem)
-    if named and {*table.columns} == {"Wall time", "Step", "Value"}:
-        cells = {name: [text] * len(table.places) for name, text in named.groupdict().items()}
-        return table.with_columns({**cells, "step": table.columns["Step"]}, drop=("Step",))
-    return _of_chart(table)
-
-
-def _of_chart(table: TableFile) -> TableFile:
-    """A chart that W&B has exported, ``RUN - METRIC`` and its ``__MIN`` and ``__MAX``, as rows."""
-    curves = [name for name in table.columns if table.has(f"{name}__MAX") and " - " in name]
-    if not curves:
-        return table
-    axis = next(iter(table.columns))
-    rows, places = [], []
-    for name in curves:
-        run, _, metric = name.rpartition(" - ")
-        for at, cell in enumerate(table.columns[name]):
-            if cell is not None:
-                rows.append({"run": run, "step": table.columns[axis][at], metric: cell})
-                places.append(f"{table.places[at]} {run}")
-    means = {"step": "step"} if axis.lower() == "step" else {}
-    return replace(TableFile.of_rows(table.path, rows, places), means=means)
+    return of_chart(text.get(path.suffix.lower(), _parquet)(path))
 
 
 def _csv(path: Path) -> TableFile:
