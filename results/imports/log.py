@@ -96,7 +96,8 @@ def import_log(
         trials=trials,
         measurements=measurements,
     )
-    done.said = said(log, trials, measurements)
+    notes = dict.fromkeys(n for study in studies for n in json.loads(study["notes"] or "[]"))
+    done.said = [*said(log, trials, measurements), *notes]
     return done
 
 

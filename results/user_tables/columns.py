@@ -57,7 +57,7 @@ def understood(
             table = _with_setting(table, name, aliases)
     table = _in_order(_filled(table))
     refuse_sampled(table, complete=complete)
-    table = _with_steps(_with_amounts(table))
+    table = _without_empty_rows(_with_steps(_with_amounts(table)))
     table.require("batch_size")
     return _named(table)
 
@@ -173,6 +173,20 @@ def _with_steps(table: TableFile) -> TableFile:
     text = f"{axis} / batch_size" + (" / tokens_per_example" if set(each) != {1.0} else "")
     table = table.with_columns(made, drop=(axis,))
     return replace(table, means={**table.means, "step": text})
+
+
+def _without_empty_rows(table: TableFile) -> TableFile:
+    """Without rows that have neither a step nor a metric: of a machine's state, of an end."""
+    if not table.has("step") or None not in table.columns["step"]:
+        return table
+    metrics = [table.columns[name] for name in table.columns if names.is_measured(table, name)]
+    steps = table.columns["step"]
+    kept = [
+        at
+        for at, step in enumerate(steps)
+        if step is not None or any(cells[at] is not None for cells in metrics)
+    ]
+    return table.rows(kept)
 
 
 def _several(table: TableFile) -> bool:

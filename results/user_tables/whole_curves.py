@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from results.counts import count
 from results.errors import ResultsError
 from results.schema import INTERVAL_COLUMNS, SPLITS
 from results.storage.source import Memory
@@ -18,6 +19,10 @@ from results.user_tables.table_file import TableFile
 from results.user_tables.trials import memory, trials
 
 _PARTIAL = INTERVAL_COLUMNS[0]
+_LOST = "{} logged before a run went on from a checkpoint, and trained again: not used"
+_RAMP = (
+    "the batch size changes between two evaluations: examples are counted from the earlier one on"
+)
 _NO_METRICS = {"target", "examples", "run", "run_state"}
 
 
@@ -81,8 +86,14 @@ def whole_curves(file: TableFile, rows: pd.DataFrame) -> Memory:
         _names(first),
         [name for name in others if name not in varies and name not in metrics],
     )
+    lost = len(file.places) - len(counted)
     points = []
     for trial, (_, part) in zip(made, runs, strict=True):
+        trial["notes"] = [
+            *(trial["notes"] or ()),
+            *([_LOST.format(count(lost, "row", "were"))] if lost else ()),
+            *([_RAMP] if trial.get("batch_sizes") else ()),
+        ] or None
         ended = all(_ended([cells[name][at] for at in part.index]) for name in metrics)
         phases, last = phases_of(trial), int(part["step"].max())
         examples = int(phases.examples(last))

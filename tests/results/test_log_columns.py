@@ -194,6 +194,15 @@ def test_a_setting_that_only_some_rows_have(tmp_path: Path) -> None:
     assert set(results.open(path).trials["optimizer"]) == {"adamw"}
 
 
+def test_rows_without_a_step(tmp_path: Path) -> None:
+    """Those of a machine's state are left out; at which step a metric was measured is asked."""
+    text = "_step,global_step,batch_size,val/loss,system/gpu\n0,5,8,2,\n1,,8,,60\n2,9,8,1,\n"
+    trials = results.open(file(tmp_path, text)).with_target("val_loss < 1.5").trials
+    assert trials["steps_to_target"].tolist() == [9]
+    with pytest.raises(ResultsError, match="line 5: step is missing"):
+        results.open(file(tmp_path, text + "3,,8,0.5,\n"))
+
+
 def test_a_logged_learning_rate_does_not_hide_the_configured_one(tmp_path: Path) -> None:
     frame = curves().assign(**{"config.lr": 0.1})
     frame["lr"] = 0.1 / frame["step"]

@@ -202,6 +202,7 @@ def test_a_batch_size_that_grows_within_a_run_makes_no_partial_runs(tmp_path: Pa
     phases = {"starts": [0, 200, 400], "sizes": [64, 256, 1024], "schedule_steps": 600}
     assert json.loads(ramp["batch_sizes"]) == phases
     assert ramp["examples_run"] == 200 * (64 + 256 + 1024)
+    assert "changes between two evaluations" in str(results.open(path).studies["notes"].max())
     numbered = curves(run=0)  # the same number in runs of all batch sizes
     assert reached(written(tmp_path, numbered)) == TRUE
 
@@ -292,7 +293,10 @@ def test_only_what_survived_a_restart_counts(tmp_path: Path) -> None:
         lost = whole.iloc[12:18].assign(**{"val/loss": 0.9})
         frame = pd.concat([whole.iloc[:12], lost, whole.iloc[12:]])
         frames[f"b{size}"] = frame.assign(_step=range(len(frame)))
-    assert of_wandb(imported(tmp_path, frames)) == TRUE
+    run = imported(tmp_path, frames)
+    assert of_wandb(run) == TRUE
+    (note,) = json.loads(run.studies["notes"][0])
+    assert note.startswith(f"{6 * len(SIZES)} rows were logged before a run went on from a check")
 
 
 def test_a_global_batch_is_a_product(tmp_path: Path) -> None:
