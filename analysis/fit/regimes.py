@@ -209,11 +209,10 @@ def _points(curve: Curve) -> Points | TooFewBatchSizesError:
     points = fitted_points(curve)
     if len(points.x) < 3:
         where = f"{curve.label}: " if curve.label else ""
-        easier = ", raise the budget, or take an easier --target"
-        return TooFewBatchSizesError(
-            f"{where}{too_few(curve)}",
-            hint=f"add batch sizes{easier if curve.target is not None else ''}",
-        )
+        more = ", raise the budget, or take an easier --target"
+        if curve.target is None:
+            more = '; whole curves need a target: --target "METRIC < VALUE"' * (not len(points.x))
+        return TooFewBatchSizesError(f"{where}{too_few(curve)}", hint=f"add batch sizes{more}")
     return points
 
 

@@ -205,7 +205,11 @@ def test_no_target_is_named_where_there_is_none(plain_curve: Plain) -> None:
     for curve, words, hint in (
         (replace(steps, target=None), "two batch sizes have steps, and", "add batch sizes"),
         (replace(steps, target=goal), "two batch sizes reached the target, and", "easier --target"),
-        (replace(steps, target=None, points=()), "no batch size has steps, and", "add batch sizes"),
+        (
+            replace(steps, target=None, points=()),
+            "no batch size has steps, and",
+            '"METRIC < VALUE"',
+        ),
     ):
         with pytest.raises(TooFewBatchSizesError, match=words) as caught:
             regimes(curve)

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from tensorboardX import SummaryWriter
 
+import batchscale as bs
 import results
 from results.errors import ResultsError
 from results.extensions import IMPORTS
@@ -355,5 +356,8 @@ def test_a_folder_without_logs_is_none(tmp_path: Path) -> None:
 
 def test_regimes_of_a_folder_of_logs_need_no_import(tmp_path: Path) -> None:
     test_files_of_one_run_each(tmp_path)
+    with pytest.raises(ResultsError, match="no batch size has steps") as caught:
+        bs.regimes(tmp_path / "multirun")
+    assert "whole curves need a target" in str(caught.value.hint)
     trials = results.open(tmp_path / "multirun").with_target(TARGET).trials
     assert dict(zip(trials["batch_size"], trials["steps_to_target"], strict=True)) == some()
