@@ -201,7 +201,7 @@ def _several(table: TableFile) -> bool:
 def _refuse_unclear_steps(table: TableFile) -> None:
     """Refuse steps that grow at each batch size beside a metric: those of evaluations?"""
     metrics = [n for n in table.columns if names.is_metric(n) and table.numeric(n)]
-    if not metrics or table.has("target"):
+    if not metrics or table.has("target") or "steps" in table.means:
         return
     steps: dict[Any, list[float]] = {}
     for size, cell in zip(table.columns["batch_size"], table.columns["steps"], strict=True):
@@ -210,7 +210,7 @@ def _refuse_unclear_steps(table: TableFile) -> None:
         raise ResultsError(
             f"{table.path}: steps may be steps to a target, or those of the evaluations of "
             f"{metrics[0]}",
-            hint="call the column step if they are those of evaluations: --map step=steps",
+            hint="say which: batchscale import PATH --map steps=steps, or --map step=steps",
         )
 
 

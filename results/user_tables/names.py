@@ -21,7 +21,7 @@ AXES = {
         *("examples", "examples_seen", "num_examples", "samples", "samples_seen"),
         *("consumed_samples", "consumed_train_samples", "train_samples"),
     ),
-    "run": ("run", "run_id", "_run", "run_uuid", "run_name", "trial_id"),
+    "run": ("run", "run_id", "_run", "run_uuid", "trial_id", "run_name"),
     "run_state": ("state", "status", "run_status", "trial_status"),
 }
 """What a row is of: these are never in a run's configuration."""

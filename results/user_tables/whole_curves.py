@@ -20,6 +20,7 @@ from results.user_tables.trials import memory, trials
 
 _PARTIAL = INTERVAL_COLUMNS[0]
 _LOST = "{} logged before a run went on from a checkpoint, and trained again: not used"
+_EPOCHS = "{} ends at step {:,} of {:,}: if it was logged over epochs, its steps are no updates"
 _RAMP = (
     "the batch size changes between two evaluations: examples are counted from the earlier one on"
 )
@@ -86,12 +87,17 @@ def whole_curves(file: TableFile, rows: pd.DataFrame) -> Memory:
         _names(first),
         [name for name in others if name not in varies and name not in metrics],
     )
-    lost = len(file.places) - len(counted)
+    notes = (
+        [_LOST.format(count(lost, "row", "were"))]
+        if (lost := len(file.places) - len(counted))
+        else []
+    )
+    notes += _over_epochs(rows, run, sorted(measured))
     points = []
     for trial, (_, part) in zip(made, runs, strict=True):
         trial["notes"] = [
             *(trial["notes"] or ()),
-            *([_LOST.format(count(lost, "row", "were"))] if lost else ()),
+            *notes,
             *([_RAMP] if trial.get("batch_sizes") else ()),
         ] or None
         ended = all(_ended([cells[name][at] for at in part.index]) for name in metrics)
@@ -118,6 +124,17 @@ def whole_curves(file: TableFile, rows: pd.DataFrame) -> Memory:
                 }
             )
     return memory(made, points)
+
+
+def _over_epochs(rows: pd.DataFrame, run: pd.Series, metrics: Sequence[str]) -> list[str]:
+    """A note for each metric that ends long before the others in every run."""
+    ends = rows["step"].groupby(run).max()
+    notes = []
+    for name in metrics:
+        steps = rows.loc[rows[name].notna(), "step"].groupby(run).agg(["max", "count"])
+        if len(steps) and (steps["count"].gt(2) & (20 * steps["max"]).lt(ends[steps.index])).all():
+            notes.append(_EPOCHS.format(name, int(steps["max"].max()), int(ends.max())))
+    return notes
 
 
 def _names(first: pd.DataFrame) -> list[str]:

@@ -95,6 +95,7 @@ def test_steps_of_evaluations_are_not_taken_for_steps_to_a_target(tmp_path: Path
     with pytest.raises(ResultsError, match="steps may be steps to a target, or those of the eval"):
         results.open(path)
     assert column(path, "step", step="steps")[:2] == ["170", "340"]
+    assert column(path, "steps", steps="steps")[:2] == ["170", "340"]
     runs = written(tmp_path, curves(run="a").rename(columns={"step": "steps"}))
     assert reached(runs) == TRUE
 
@@ -222,6 +223,18 @@ def test_metrics_at_steps_of_their_own_do_not_go_back(tmp_path: Path) -> None:
     path = written(tmp_path, pd.concat([*parts, frame.tail(1)]))
     assert reached(path) == TRUE
     assert len(results.open(path).measurements) == 2 * len(frame)
+
+
+def test_a_metric_that_seems_to_be_logged_over_epochs(tmp_path: Path) -> None:
+    frame = curves(run="a")
+    epochs = frame.assign(step=frame.index % 25 + 1).rename(columns={"val_loss": "eval_loss"})
+    path = written(tmp_path, pd.concat([frame[frame["step"] > 600], epochs[frame["step"] > 600]]))
+    notes = results.open(path).studies["notes"]
+    assert {*json.loads(notes[0])} == {
+        f"eval_loss ends at step 25 of {frame['step'].max():,}: if it was logged over epochs, its "
+        "steps are no updates"
+    }
+    assert results.open(written(tmp_path, frame)).studies["notes"].isna().all()
 
 
 def test_a_metric_that_was_measured_once(tmp_path: Path) -> None:

@@ -44,7 +44,8 @@ def flat(value: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     flattened: dict[str, Any] = {}
     for key, each in value.items():
         name = f"{before}{key}"
-        flattened |= flat(each, f"{name}.") if isinstance(each, dict) else {name: each}
+        nested = isinstance(each, dict) and name != "technique"  # a column that is JSON here
+        flattened |= flat(each, f"{name}.") if nested else {name: each}
     return flattened
 
 
