@@ -162,6 +162,7 @@ def _with_steps(table: TableFile) -> TableFile:
         return table
     sizes = table.numbers("batch_size", least=1, whole=True)
     given = table.numbers(axis, least=0)
+    _refuse_changing(table, sizes, given)
     each: list[float | None] = [1.0] * len(sizes)
     if axis == "tokens" and table.has("tokens_per_example"):
         each = table.numbers("tokens_per_example", least=1, whole=True)
@@ -196,6 +197,23 @@ def _several(table: TableFile) -> bool:
     sizes = table.columns.get("batch_size", [None] * len(table.places))
     rows = [*zip(table.columns["run"], sizes, strict=True)]
     return len(set(rows)) < len(rows)
+
+
+def _refuse_changing(
+    table: TableFile, sizes: Sequence[float | None], given: Sequence[float | None]
+) -> None:
+    """Refuse tokens or examples of a run whose batch size changes: they give no steps."""
+    runs: dict[Any, list[int]] = {}
+    for at, run in enumerate(table.columns["run"]):
+        runs.setdefault(run, []).append(at)
+    for run, rows in runs.items():
+        totals = [given[at] or 0 for at in rows]
+        if len({sizes[at] for at in rows}) > 1 and totals == sorted(totals):
+            raise ResultsError(
+                f"{table.path}: the batch size of run {run} changes, so that its steps cannot be "
+                "computed",
+                hint="add a column step, or leave that run out",
+            )
 
 
 def _refuse_unclear_steps(table: TableFile) -> None:

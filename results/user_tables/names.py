@@ -138,7 +138,7 @@ def candidates(table: TableFile, aliases: Sequence[str], *, config: bool) -> Ite
     """
     for alias in aliases:
         for name in table.columns:
-            text = plain(name)
+            text = plain(short(name, table))
             if is_config(name, table):
                 *before, last = re.split(r"[./]", short(name, table))
                 of_training = not {"eval", "val", "valid", "validation", "test"} & {*before}

@@ -100,6 +100,22 @@ def test_steps_of_evaluations_are_not_taken_for_steps_to_a_target(tmp_path: Path
     assert reached(runs) == TRUE
 
 
+def test_a_table_of_runs_of_mlflow(tmp_path: Path) -> None:
+    text = (
+        "run_id,status,params.batch_size,params.lr,metrics.steps_to_target\na,FINISHED,8,0.1,90\n"
+    )
+    trials = results.open(file(tmp_path, text + "b,FAILED,8,0.2,\n")).trials
+    assert trials["steps_to_target"].fillna(0).tolist() == [90, 0]
+    assert trials["learning_rate"].tolist() == [0.1, 0.2]
+
+
+def test_tokens_of_a_batch_size_that_changes_are_no_steps(tmp_path: Path) -> None:
+    text = "run,batch_size,tokens,loss\na,8,80,3\na,8,160,2\na,16,320,1\n"
+    with pytest.raises(ResultsError, match="the batch size of run a changes, so that its steps"):
+        results.open(file(tmp_path, text))
+    assert len(results.open(file(tmp_path, text.replace("a,16", "b,16"))).trials) == 2
+
+
 def test_state_of_a_run_makes_no_curve(tmp_path: Path) -> None:
     text = (
         "batch_size,steps,Status\n8,100,finished\n16,60,crashed\n16,55,finished\n32,40,finished\n"
