@@ -24,18 +24,28 @@ def run_numbers(rows: pd.DataFrame, texts: Sequence[str], numbers: Sequence[str]
     repeat or go back, since a learning rate that is logged at each step does not.
 
     Args:
-        rows: with columns ``batch_size`` and ``step``, ``run`` if the file has it, and the others.
+        rows: with columns ``batch_size`` and ``step``, ``run`` if the file has it, and the others,
+            in which what a run has one value of is filled.
     """
     given = ["run"] if "run" in rows else []
     run = rows.groupby([*given, "batch_size"], dropna=False, sort=False).ngroup()
     # The coarsest first: once the runs are known, a time of day is different in each row of one.
     for name in sorted((*texts, *numbers), key=lambda name: rows[name].nunique(dropna=False)):
+        rows[name] = _filled(rows[name], run)
         finer = rows.groupby([run, rows[name]], dropna=False, sort=False).ngroup()
         if finer.nunique() == run.nunique() or not _overlap(rows["step"], run, finer):
             continue
         if name in texts or _repeats(rows["step"], run) > _repeats(rows["step"], finer):
             run = finer
     return run
+
+
+def _filled(values: pd.Series, run: pd.Series) -> pd.Series:
+    """With the one value of a run in each row of it: some tools log it in a part of them."""
+    if not values.isna().any():
+        return values
+    groups = values.groupby(run)
+    return values.mask(values.isna() & groups.transform("nunique").eq(1), groups.transform("first"))
 
 
 def _overlap(step: pd.Series, run: pd.Series, finer: pd.Series) -> bool:

@@ -220,6 +220,18 @@ def test_rows_without_a_step(tmp_path: Path) -> None:
         results.open(file(tmp_path, text + "3,,8,0.5,\n"))
 
 
+def test_a_learning_rate_in_rows_of_training_alone(tmp_path: Path) -> None:
+    """Rows of evaluations are of the same runs."""
+    frame = curves()
+    train = frame.rename(columns={"val_loss": "train_loss"}).assign(lr=0.1)
+    path = written(tmp_path, pd.concat([frame, train]).sort_values(["batch_size", "step"]))
+    assert reached(path) == TRUE
+    assert set(results.open(path).trials["learning_rate"]) == {0.1}
+    two = pd.concat([frame, train, train.assign(lr=0.2, train_loss=9.0)])
+    with pytest.raises(ResultsError, match="9 of 27 trials have no measurement of train_loss"):
+        results.open(written(tmp_path, two)).with_target("train_loss < 1.00001")
+
+
 def test_a_logged_learning_rate_does_not_hide_the_configured_one(tmp_path: Path) -> None:
     frame = curves().assign(**{"config.lr": 0.1})
     frame["lr"] = 0.1 / frame["step"]
