@@ -19,7 +19,7 @@ def refuse_sampled(table: TableFile, *, complete: bool) -> None:
     """Refuse a history whose gaps no logging interval explains.
 
     A complete one is logged every k steps, or at growing distances; a sample of it is not. As many
-    rows as a sample has, with uneven gaps, are one; of another length it takes a history of W&B,
+    rows as a sample has, with a tenth of uneven gaps, are one; of another length it takes a history of W&B,
     with more uneven gaps than even.
 
     Raises:
@@ -45,7 +45,7 @@ def _refuse(table: TableFile, name: str, steps: Sequence[int], *, history: bool)
     if len(gaps) < 20 or growing:
         return
     uneven = 1 - Counter(gaps).most_common(1)[0][1] / len(gaps)
-    if (len(steps) in _SAMPLES and uneven > 0) or (history and uneven > 0.5):
+    if (len(steps) in _SAMPLES and uneven > 0.1) or (history and uneven > 0.5):
         raise ResultsError(
             f"{table.path}: the history of {name} is sampled: {count(len(steps), 'row')} up to "
             f"step {steps[-1]}, {uneven:.0%} of the gaps uneven",

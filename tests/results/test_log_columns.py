@@ -281,6 +281,7 @@ def test_a_sample_is_said_to_be_one(tmp_path: Path, rows: int) -> None:
         results.open(path)
     assert len(read_log(path, complete=True).table.places) == rows
     even = frame.assign(step=10 * np.arange(rows))
+    even.loc[rows - 1, "step"] += 3  # the end of training
     assert len(results.open(written(tmp_path, even)).trials) == 1
 
 

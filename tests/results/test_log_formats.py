@@ -348,6 +348,12 @@ def test_a_configuration_of_wandb(tmp_path: Path) -> None:
     assert reached(tmp_path / "wandb") == some()
 
 
+def test_adapters_stay_thin() -> None:
+    files = [*Path(str(results.__file__)).parent.glob("user_tables/formats/*.py")]
+    assert len(files) > 10
+    assert max(len(file.read_text().splitlines()) for file in files) <= 100
+
+
 def test_a_folder_without_logs_is_none(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("none\n")
     with pytest.raises(ResultsError, match="holds no log that can be read"):
