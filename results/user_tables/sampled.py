@@ -19,8 +19,8 @@ def refuse_sampled(table: TableFile, *, complete: bool) -> None:
     """Refuse a history whose gaps no logging interval explains.
 
     A complete one is logged every k steps, or at growing distances; a sample of it is not. As many
-    rows as a sample has, with a tenth of uneven gaps, are one; of another length it takes a history of W&B,
-    with more uneven gaps than even.
+    rows as a sample has, with a tenth of uneven gaps, are one; of another length it takes a history
+    of W&B, with more uneven gaps than even.
 
     Raises:
         ResultsError: a run of the table is such a sample.
