@@ -280,8 +280,8 @@ def test_a_sample_is_said_to_be_one(tmp_path: Path, rows: int) -> None:
     with pytest.raises(ResultsError, match=f"mine is sampled: {rows:,} rows up to step"):
         results.open(path)
     assert len(read_log(path, complete=True).table.places) == rows
-    even = frame.assign(step=10 * np.arange(rows))
-    even.loc[rows - 1, "step"] += 3  # the end of training
+    ends = np.append(10 * np.arange(rows - 1), 10 * rows + 3)  # at the end of training
+    even = frame.assign(step=ends)
     assert len(results.open(written(tmp_path, even)).trials) == 1
 
 

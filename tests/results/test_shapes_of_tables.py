@@ -211,7 +211,7 @@ def test_a_batch_size_that_grows_within_a_run_makes_no_partial_runs(tmp_path: Pa
 def test_a_row_for_each_metric(tmp_path: Path, name: str) -> None:
     """Never a curve of the values of both metrics: the other one passes the target earlier."""
     frame = curves().rename(columns={"val_loss": "value"})
-    easier = frame.assign(**{"value": 0.7 * frame["value"], name: "train_loss"})
+    easier = frame.assign(value=0.7 * frame["value"]).assign(**{name: "train_loss"})
     both = pd.concat([frame.assign(**{name: "val_loss"}), easier]).sort_values("step")
     path = written(tmp_path, both)
     assert reached(path) == TRUE
