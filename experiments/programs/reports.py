@@ -14,6 +14,7 @@ from pathlib import Path
 from experiments.errors import ExperimentError
 from experiments.programs.guard import Lines
 from results.user_tables.formats.lines import metric_name
+
 _LAST_STEP = 10**15
 
 
