@@ -91,6 +91,10 @@ TEXTS = {
     "not given",
     "coarse_grid": "with every second evaluation dropped, {quantity} moves to {value:.4g}, out of "
     "its interval",
+    "wide_brackets": "at batch size {at:,} the evaluation before the first hit lies {width:.0%} of "
+    "its steps earlier: evaluate more often",
+    "unequal_brackets": "evaluations around the first hit lie {small:.0%} of its steps apart at "
+    "small batch sizes, {large:.0%} at large ones; where they are denser, chance hits come earlier",
     "search_effect": "the search moves the critical batch size by more than its interval: with "
     "unlimited trials it would be {factor} times as large (the best of {n} in {dimensions:#tuned "
     "dimension} takes {small:.2f} times the steps of its limit at batch size {cheapest:,.4g}, "

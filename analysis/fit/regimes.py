@@ -22,6 +22,12 @@ from analysis.notes import Note
 from results.errors import ResultsError
 from results.targets.target import Target
 
+_WIDE = 0.5
+"""The share of its steps to target at which a hit is known within a factor of 2 alone."""
+_UNEQUAL, _UNEQUAL_FROM, _SIZES_OF_ENDS = 3.0, 0.1, 3
+"""How many times the mean share of the other end is unequal, if it is so large; an end is a third
+of the batch sizes."""
+
 
 class TooFewBatchSizesError(ResultsError):
     """A curve needs three distinct batch sizes at which the target was reached."""
@@ -328,7 +334,26 @@ def _notes(
         "mean_of_runs": any(len(point.runs) > 1 for point in curve.points),
         "grows": curve.grows,
     }
-    return notes + [Note(code) for code, holds in of_points.items() if holds]
+    notes += [Note(code) for code, holds in of_points.items() if holds]
+    return notes + _bracket_notes(curve)
+
+
+def _bracket_notes(curve: Curve) -> list[Note]:
+    """Whether the evaluations lie far apart, by the steps to target, or less so at one end: a finer
+    grid finds earlier chance hits."""
+    known = [p for p in curve.points if p.steps and p.last_miss is not None]
+    if len(known) < _SIZES_OF_ENDS:
+        return []
+    widths = np.array([1 - float(p.last_miss or 0.0) / float(p.steps or 1.0) for p in known])
+    third = len(known) // _SIZES_OF_ENDS
+    small, large = float(widths[:third].mean()), float(widths[-third:].mean())
+    notes = []
+    if widths.max() > _WIDE:
+        at = known[int(widths.argmax())].batch_size
+        notes.append(Note("wide_brackets", at=at, width=float(widths.max())))
+    if max(small, large) > max(_UNEQUAL * min(small, large), _UNEQUAL_FROM):
+        notes.append(Note("unequal_brackets", small=small, large=large))
+    return notes
 
 
 def _coarse_notes(thinned: Located, intervals: Mapping[str, Interval]) -> list[Note]:

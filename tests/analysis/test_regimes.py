@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -293,3 +293,24 @@ def test_a_greater_tolerance_widens_both_regimes(plain_curve: Plain) -> None:
     for name, grows in (("perfect_scaling_until", 1), ("maximal_parallelism_from", -1)):
         narrow, wide = (np.array(each.tested(name, 0.9)) for each in (strict, lax))
         assert (grows * (wide - narrow) > 0).all()
+
+
+def of_brackets(plain_curve: Plain, widths: Sequence[float]) -> set[str]:
+    """The codes of the notes on a curve whose hits have brackets of these shares of their steps."""
+    sizes = SIZES[: len(widths)]
+    curve = plain_curve(sizes, exact(sizes, 100, 40))
+    points = [
+        replace(point, last_miss=(point.steps or 0.0) * (1 - width))
+        for point, width in zip(curve.points, widths, strict=True)
+    ]
+    notes = {*codes(regimes(replace(curve, points=tuple(points))).notes)}
+    return notes & {"wide_brackets", "unequal_brackets"}
+
+
+def test_wide_and_unequal_brackets_are_noted(plain_curve: Plain) -> None:
+    of_equal_steps = [0.01, 0.02, 0.04, 0.08, 0.2, 0.3]
+    assert of_brackets(plain_curve, [0.02] * 6) == set()
+    assert of_brackets(plain_curve, [0.2, 0.1, 0.3, 0.15, 0.2, 0.1]) == set()
+    assert of_brackets(plain_curve, [0.02] * 5 + [0.6]) == {"wide_brackets", "unequal_brackets"}
+    assert of_brackets(plain_curve, of_equal_steps) == {"unequal_brackets"}
+    assert of_brackets(plain_curve, of_equal_steps[::-1]) == {"unequal_brackets"}
