@@ -36,6 +36,5 @@ machine, and go on only there.
 
 A function of a file is the program ``python -P -m batchscale.function FILE:NAME NAME=VALUE …``.
 
-Not there yet: trials of several machines, metrics in CSV, TensorBoard or by a pattern, notes on
-wide brackets, ending a program that hangs.
+Not there yet: trials of several machines, ending a program that hangs.
 """

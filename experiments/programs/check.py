@@ -101,7 +101,9 @@ def _of_reports(run: _Run, study: Study) -> list[Finding]:
     if not steps:
         how = f"it ended: {run.ended}" if run.by_itself else "and it was still running"
         last = f"; its last line: {run.ended.stderr[-1]}" if run.ended.stderr else ""
-        line = f'none, {how}{last}; for example {{"step": 1, "{metric}": 0.5}} in a line'
+        reports = getattr(study.workload.program, "reports", None)
+        example = f'for example {{"step": 1, "{metric}": 0.5}} in a line'
+        line = f"none, {how}{last}; {f'metrics: {reports}' if reports else example}"
         return [Finding(check="reports", passed=False, finding=line)]
     findings = [
         Finding(

@@ -1,10 +1,11 @@
 """Starts a program, keeps its output, and ends all of its processes. It needs the standard library
 alone.
 
-``python -I -S guard.py STATUS_FD GRACE FOLDER REPORTS COMMAND …`` starts the command in a session
-of its own, and waits. What the command writes is kept in FOLDER, of each stream at most the last 8
-MiB; lines of its standard output that may be JSON objects are appended to REPORTS, if that is not
-empty. So nothing is lost with the worker: the program writes on, and its last words are kept.
+``python -I -S guard.py STATUS_FD GRACE FOLDER REPORTS STREAMS PATTERN COMMAND …`` starts the
+command in a session of its own, and waits. What the command writes is kept in FOLDER, of each
+stream at most the last 8 MiB; lines of STREAMS (``stdout,stderr``) in which PATTERN is found are
+appended to REPORTS. So nothing is lost with the worker: the program writes on, and its last words
+are kept.
 
 It ends all processes that come of the command once
 
@@ -23,6 +24,7 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -71,8 +73,10 @@ class _Log:
     """A stream of the program: a file that keeps the last of what it writes, beside it the part
     before, and what it may report."""
 
-    def __init__(self, path: str, reports: str) -> None:
+    def __init__(self, path: str, reports: str, pattern: str) -> None:
+        """``pattern``: of the lines that may be reports; if it is empty, none is."""
         self._path, self._reports, self._lines = path, reports, Lines()
+        self._pattern = re.compile(pattern.encode()) if pattern else None
         self._stream = self._opened()
 
     def write(self, piece: bytes) -> None:
@@ -92,19 +96,25 @@ class _Log:
         return FileIO(self._path, "ab")
 
     def _report(self, lines: Iterator[bytes]) -> None:
-        said = [each for line in lines if (each := line.strip())[:1] == b"{" and each[-1:] == b"}"]
-        if said and self._reports:
+        if self._pattern is None:
+            return
+        said = [line for line in lines if self._pattern.search(line)]
+        if said:
             with open(self._reports, "ab", buffering=0) as stream:
                 stream.write(b"".join(line + b"\n" for line in said))
 
 
 class _Guard:
-    def __init__(
-        self, status: int, grace: float, folder: str, reports: str, command: list[str]
-    ) -> None:
-        self.status, self.grace, self.command = status, grace, command
+    def __init__(self, status: str, grace: str, folder: str, *more: str) -> None:
+        """The arguments of the command line."""
+        reports, streams, pattern, *self.command = more
+        self.status, self.grace = int(status), float(grace)
         self.logs = {
-            name: _Log(os.path.join(folder, f"{name}.log"), reports if name == "stdout" else "")
+            name: _Log(
+                os.path.join(folder, f"{name}.log"),
+                reports,
+                pattern if name in streams.split(",") else "",
+            )
             for name in ("stdout", "stderr")
         }
         self.streams: dict[int, _Log] = {}
@@ -257,4 +267,4 @@ def _prctl(option: int, value: int = 1) -> None:
 
 
 if __name__ == "__main__":
-    _Guard(int(sys.argv[1]), float(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5:]).run()
+    _Guard(*sys.argv[1:]).run()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from experiments.errors import ExperimentError
 from experiments.programs.command import PYTHON, names
+from experiments.programs.metrics import Metrics
 from workloads.user_code.program import Program
 
 _EXAMPLE = "for example: python train.py --batch_size={batch_size} --lr={learning_rate}"
@@ -30,7 +31,7 @@ def parse(
         command: as a shell would take it, but without a shell; or its words.
         files: what it consists of besides the files that the command names.
         resume: what is appended where a trial goes on.
-        metrics: the file of its reports, with ``{folder}``.
+        metrics: where it reports (``programs.metrics``).
         devices: GPUs of a trial.
         base: the folder that it runs in.
 
@@ -61,17 +62,16 @@ def parse(
             hint="write it into the command: --out={folder}",
             at=("resume",),
         )
-    if metrics is not None and names([metrics]) != ["folder"]:
-        message = (
-            f"metrics {metrics!r} is not a file below {{folder}}, so that trials would share it"
-        )
-        hint = 'for example: metrics: "{folder}/log.jsonl"'
-        raise ExperimentError(message, hint=hint, at=("metrics",))
+    try:
+        Metrics(metrics).check()
+    except ExperimentError as error:
+        error.at = ("metrics",)
+        raise
     return Program(
         command=tuple(parts),
         files=tuple(files),
         resume=tuple(more),
-        reports_file=metrics,
+        reports=metrics,
         devices=devices,
     )
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from experiments.programs.reports import Followed, Report
+from experiments.programs.metrics import Metrics
+from experiments.programs.reports import Report
 from results.run_state import processes
 
 GRACE_SECONDS = 30.0
@@ -63,7 +64,7 @@ class Process:
         folder: Path,
         work: str | Path | None = None,
         environment: Mapping[str, str] | None = None,
-        metrics: Path | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         """Start it.
 
@@ -72,22 +73,24 @@ class Process:
                 ``stderr.log``, of each at most the last 8 MiB.
             work: the folder that it runs in; the present one unless given.
             environment: variables besides those of this process.
-            metrics: a file that it appends its reports to; ``None``: they are on standard output.
-                What it says by ``batchscale.report`` is read in any case.
+            metrics: where it reports; ``None``: by JSON objects on standard output. What it says
+                by ``batchscale.report`` is read in any case.
         """
         folder = folder.absolute()
         reports, self._stop_file = folder / REPORTS, folder / "stop"
         for file in (reports, self._stop_file):  # of an earlier run
             file.unlink(missing_ok=True)
-        self._followed = [Followed(file) for file in (reports, metrics) if file is not None]
+        metrics = metrics or Metrics()
+        self._sources = metrics.sources(reports, folder)
         self._errors = folder / "stderr.log"
         self._errors_before = self._errors.stat().st_size if self._errors.exists() else 0
         self.ended: Ended | None = None
         """How it ended, once none of its processes is left."""
         status, written = os.pipe()
         self._status = os.fdopen(status)
-        of_output = "" if metrics is not None else str(reports)
-        given = [str(written), str(GRACE_SECONDS), str(folder), of_output]
+        streams = "stdout,stderr" if metrics.both_streams else "stdout"
+        given = [str(written), str(GRACE_SECONDS), str(folder), str(reports), streams]
+        given.append(metrics.printed)
         try:
             self._guard = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(_GUARD), *given, *command],
@@ -122,8 +125,7 @@ class Process:
             ended = self.ended is None and self._guard.poll() is not None
             if ended:
                 self._finish()
-            lines = chain.from_iterable(each.more(ended=ended) for each in self._followed)
-            reports = [report for report in map(Report.of_line, lines) if report is not None]
+            reports = [*chain.from_iterable(each.more(ended=ended) for each in self._sources)]
             if reports or self.ended is not None or time.monotonic() >= until:
                 return reports
             time.sleep(_POLL_SECONDS)

@@ -1,7 +1,7 @@
-"""What a program reports: JSON objects with a ``step``, one a line.
+"""What a program reports: a step, and numbers by their names.
 
-``{"step": 250, "val/loss": 3.41, "lr": 1e-3}`` is a report of step 250; whatever else a line holds
-is output. ``step`` counts updates: after the first one it is 1.
+``{"step": 250, "val/loss": 3.41, "lr": 1e-3}`` in a line is a report of step 250; whatever else a
+line holds is output. ``step`` counts updates: after the first one it is 1.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from experiments.errors import ExperimentError
 from experiments.programs.guard import Lines
@@ -28,19 +29,12 @@ class Report:
     them need be finite."""
 
     @classmethod
-    def of_line(cls, line: bytes) -> Report | None:
-        """The report of a line; ``None`` if it is none.
+    def of(cls, said: Mapping[str, Any]) -> Report | None:
+        """The report of a step and what is said of it; ``None`` without a step.
 
         Raises:
             ExperimentError: two of its metrics would have one name.
         """
-        text = line.strip()
-        if not (text.startswith(b"{") and text.endswith(b"}")):
-            return None
-        try:
-            said = json.loads(text, parse_int=_number)
-        except (ValueError, RecursionError):
-            return None
         step = said.get("step")
         if isinstance(step, bool) or not isinstance(step, (int, float)):
             return None
@@ -60,6 +54,22 @@ class Report:
                 )
             names[name], metrics[name] = key, float(value)
         return cls(step=int(step), metrics=metrics)
+
+    @classmethod
+    def of_line(cls, line: bytes) -> Report | None:
+        """The report of a line that is a JSON object; ``None`` if it is none.
+
+        Raises:
+            ExperimentError: as of ``of``.
+        """
+        text = line.strip()
+        if not (text.startswith(b"{") and text.endswith(b"}")):
+            return None
+        try:
+            said = json.loads(text, parse_int=_number)
+        except (ValueError, RecursionError):
+            return None
+        return cls.of(said)
 
 
 def _number(digits: str) -> int | float:

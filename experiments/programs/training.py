@@ -25,10 +25,11 @@ from typing import Any
 from experiments.errors import ProgramError, nearest
 from experiments.parallel.ranks import SOLO, Ranks
 from experiments.plan import Measurement, Outcome, Pack, StopReason, Study, Trial
-from experiments.programs.command import command, filled
+from experiments.programs.command import command
+from experiments.programs.metrics import LinesOf, Metrics
 from experiments.programs.place import write_script
 from experiments.programs.process import REPORTS, Ended, Process, runs_in
-from experiments.programs.reports import Followed, Report
+from experiments.programs.reports import Report
 from experiments.training.stopping import (
     STATUS,
     Evaluation,
@@ -51,13 +52,12 @@ def start(study: Study, trial: Trial, folder: Path, *, resume: bool = False) -> 
     assert program is not None
     parts = command(program, study, trial, folder, resume=resume)
     write_script(folder, work, parts)
-    reports = program.reports_file
     return Process(
         parts,
         folder=folder,
         work=work or None,
         environment={"BATCHSCALE_TRIAL": trial.id},
-        metrics=Path(filled(reports, {"folder": str(folder)})) if reports else None,
+        metrics=Metrics(program.reports),
     )
 
 
@@ -159,8 +159,8 @@ class ProgramTraining:
             events = self._replayed(recorded)
             self._began = time.monotonic()
             # What it has still reported while no worker read it.
-            unread = Followed(self._folder / REPORTS).more(ended=True)
-            events += self._taken(filter(None, map(Report.of_line, unread)))
+            unread = LinesOf(self._folder / REPORTS, Metrics(self._program.reports).of_line)
+            events += self._taken(unread.more(ended=True))
             if self._outcome is None:
                 resumed = yield from self._attempt(should_stop, events)
                 if resumed:
@@ -309,7 +309,8 @@ class ProgramTraining:
             near = nearest(self._metric, self._names)
             message += f"; it has reported no {self._metric}: {near or ', '.join(self._names)}"
         elif ended.exit == 0 and not self._names:
-            message += f'; it reports by lines such as {{"step": 1, "{self._metric}": 0.5}}'
+            example = f'lines such as {{"step": 1, "{self._metric}": 0.5}}'
+            message += f"; it reports by {self._program.reports or example}"
         lines = [*ended.stderr, f"(its output: {self._folder}/stdout.log)", message]
         raise ProgramError("\n".join(lines))
 

@@ -33,10 +33,10 @@ class Part:
 
 
 PARTS = (
-    Part(name="workloads", folders=("workloads",), ceiling=5_319, aim=3_900),
-    Part(name="experiments", folders=("experiments",), ceiling=32_412, aim=22_000),
-    Part(name="analysis", folders=("analysis",), ceiling=15_042, aim=9_500),
-    Part(name="results", folders=("results",), ceiling=9_535, aim=5_000),
+    Part(name="workloads", folders=("workloads",), ceiling=5_321, aim=3_900),
+    Part(name="experiments", folders=("experiments",), ceiling=32_671, aim=22_000),
+    Part(name="analysis", folders=("analysis",), ceiling=15_071, aim=9_500),
+    Part(name="results", folders=("results",), ceiling=9_551, aim=5_000),
     Part(name="batchscale", folders=("batchscale",), ceiling=6_621, aim=3_400),
     Part(
         name="validation, benchmarks, docs",
@@ -44,7 +44,7 @@ PARTS = (
         ceiling=5_590,
         aim=4_200,
     ),
-    Part(name="tests", folders=("tests",), ceiling=61_114, aim=36_000),
+    Part(name="tests", folders=("tests",), ceiling=61_372, aim=36_000),
 )
 
 

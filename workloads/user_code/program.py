@@ -36,8 +36,8 @@ class Program(Workload):
     """Those of the ``{names}`` that are factors of the grid."""
     resume: tuple[str, ...] = ()
     """Words that are appended where a trial goes on; empty: it begins again."""
-    reports_file: str | None = None
-    """Where it writes its reports, below ``{folder}``; ``None``: on standard output."""
+    reports: str | None = None
+    """Where it reports, as the key ``metrics`` says; ``None``: in lines of standard output."""
     devices: int = 1
     """GPUs of a trial."""
 
@@ -84,7 +84,7 @@ class Program(Workload):
         Raises:
             WorkloadError: no file of it is known, or one of ``files`` is not there.
         """
-        parts = [f"{name} {digest}" for name, digest in self._sources()]
+        parts, reports = [f"{name} {digest}" for name, digest in self._sources()], self.reports
         scripts = [p for p in self.command if p.endswith((".py", ".sh")) and not NAME.search(p)]
         if not parts and scripts:
             raise WorkloadError(
@@ -102,6 +102,8 @@ class Program(Workload):
             "fields": self.fields,
             "command": list(self.command),
             "source": hashlib.sha256("\n".join(parts).encode()).hexdigest(),
+            # What is measured depends on it, unless it only says where.
+            **({"reports": reports} if reports and "{folder}" not in reports else {}),
         }
 
     def _sources(self) -> Iterator[tuple[str, str]]:

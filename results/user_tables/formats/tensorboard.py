@@ -16,16 +16,18 @@ _HEAD = struct.Struct("<QI")  # the length of a record and its checksum; another
 _TYPES = {1: "<f", 2: "<d"}  # DT_FLOAT and DT_DOUBLE
 
 
-def _records(path: Path) -> Iterator[bytes]:
-    """The records of a file; its writer may have been killed within the last one."""
-    data, at = path.read_bytes(), 0
+def records(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The whole records of a file, or of a part that begins with one, each with the byte behind it.
+
+    Its writer may be within the last one, or have been killed there.
+    """
+    at = 0
     while at + _HEAD.size <= len(data):
         (length, _) = _HEAD.unpack_from(data, at)
-        record = data[at + _HEAD.size : at + _HEAD.size + length]
-        if len(record) < length:
+        start, at = at + _HEAD.size, at + _HEAD.size + length + 4
+        if at > len(data):
             return
-        yield record
-        at += _HEAD.size + length + 4
+        yield at, data[start : start + length]
 
 
 def _scalar(value: Any) -> float | None:
@@ -52,23 +54,37 @@ def _settings(value: Any) -> dict[str, Any]:
     }
 
 
-def _read(folder: Path) -> TableFile | None:
+def row_of(file: Path, record: bytes) -> dict[str, Any]:
+    """The step of a record, its numbers by their tags, and hyperparameters (``config.NAME``).
+
+    Raises:
+        ResultsError: it is no event.
+    """
     from tensorboardX.proto.event_pb2 import Event
 
+    try:
+        event, row = Event.FromString(record), {}
+        for value in event.summary.value:
+            if value.tag.startswith("_hparams_/session_start"):
+                row |= _settings(value)
+            elif (scalar := _scalar(value)) is not None:
+                row |= {"step": event.step, value.tag: scalar}
+    except Exception as error:  # protobuf's, which tensorboardX brings
+        raise ResultsError(f"{file} holds what is no event of TensorBoard") from error
+    return row
+
+
+def _read(folder: Path) -> TableFile | None:
     rows, places = [], []
     settings: dict[str, Any] = {}
     for file in sorted(folder.glob("*tfevents*")) if folder.is_dir() else [folder]:
-        for number, record in enumerate(_records(file), start=1):
-            try:
-                event = Event.FromString(record)
-                for value in event.summary.value:
-                    if value.tag.startswith("_hparams_/session_start"):
-                        settings |= _settings(value)
-                    elif (scalar := _scalar(value)) is not None:
-                        rows.append({"step": event.step, value.tag: scalar})
-                        places.append(f"{file.name} record {number}")
-            except Exception as error:  # protobuf's, which tensorboardX brings
-                raise ResultsError(f"{file} record {number} is no event of TensorBoard") from error
+        for number, (_, record) in enumerate(records(file.read_bytes()), start=1):
+            row = row_of(file, record)
+            if "step" in row:
+                rows.append(row)
+                places.append(f"{file.name} record {number}")
+            else:
+                settings |= row
     if not rows:
         return None
     table = TableFile.of_rows(folder, [{**settings, **row} for row in rows], places)

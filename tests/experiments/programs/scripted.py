@@ -30,7 +30,7 @@ def pack(
     code: str,
     *arguments: str,
     resume: str | None = None,
-    reports_file: str | None = None,
+    reports: str | None = None,
     known: tuple[int, ...] = (),
     metaparameters: dict[str, Any] | None = None,
     **changes: Any,
@@ -40,7 +40,7 @@ def pack(
     program = Program(
         command=("python", "train.py", "{batch_size}", *arguments),
         resume=(resume,) if resume else (),
-        reports_file=reports_file,
+        reports=reports,
     )
     study = problems.study(
         workload=WorkloadRef(spec=program, base=str(folder)),

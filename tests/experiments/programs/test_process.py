@@ -18,6 +18,7 @@ import pytest
 
 from experiments.errors import ExperimentError
 from experiments.programs.guard import Lines
+from experiments.programs.metrics import Metrics
 from experiments.programs.process import Process
 from experiments.programs.reports import Followed, Report
 from results.run_state import processes
@@ -321,7 +322,7 @@ def test_reports_of_a_file_are_followed(tmp_path: Path) -> None:
             stream.write('{{"step": %d}}\\n' % step)
             stream.flush()
     """
-    with started(tmp_path, code, metrics=log) as process:
+    with started(tmp_path, code, metrics=Metrics("{folder}/log.jsonl")) as process:
         assert [r.step for r in reports_of(process)] == [1, 2, 3]
 
 

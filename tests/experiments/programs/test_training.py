@@ -173,7 +173,7 @@ def test_reports_in_a_file(tmp_path: Path) -> None:
     with open(sys.argv[2] + "/log.jsonl", "w") as log:
         log.write('{"step": 10, "val_loss": 1.0}\\n{"step": 20, "val_loss": 0.0}\\n')
     """
-    of = pack(tmp_path, code, "{folder}", reports_file="{folder}/log.jsonl")
+    of = pack(tmp_path, code, "{folder}", reports="{folder}/log.jsonl")
     measured, outcome = trained(of, tmp_path)
     assert [m.step for m in measured] == [10, 20]
     assert outcome is not None
