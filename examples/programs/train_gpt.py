@@ -42,8 +42,8 @@ class Block(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(B, T, width) to the same."""
         q, k, v = self.qkv(self.norms[0](x)).unflatten(-1, (3, self.heads, -1)).unbind(2)
-        heads = [each.transpose(1, 2) for each in (q, k, v)]
-        mixed = F.scaled_dot_product_attention(*heads, is_causal=True)
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(mixed.transpose(1, 2).flatten(-2))
         return x + self.mlp(self.norms[1](x))
 

@@ -62,8 +62,9 @@ def row_of(file: Path, record: bytes) -> dict[str, Any]:
     """
     from tensorboardX.proto.event_pb2 import Event
 
+    row: dict[str, Any] = {}
     try:
-        event, row = Event.FromString(record), {}
+        event = Event.FromString(record)
         for value in event.summary.value:
             if value.tag.startswith("_hparams_/session_start"):
                 row |= _settings(value)
