@@ -213,8 +213,9 @@ class FigureData:
             return self._at_equal_loss()
         if len(self.recorded) and self.recorded["role"].eq(FINAL).all():
             raise ResultsError(
-                "these are final losses at several budgets, not steps to a target",
-                hint='read them as such: --read final --target "METRIC < VALUE"',
+                "these are final losses, not steps to a target",
+                hint="read them as such: --read final ranks the curves at each batch size; of "
+                'several budgets, --target "METRIC < VALUE" gives the regimes',
             )
         return curves(
             within(self._of_curves, query.under),
@@ -239,7 +240,7 @@ class FigureData:
             raise ResultsError(
                 "final losses need the loss at which batch sizes are compared",
                 hint=f'--target "{metric} < VALUE": final values are {min(values):.4g} to '
-                f"{max(values):.4g}",
+                f"{max(values):.4g}; or rank the curves at each batch size: plot best-at-batch",
             )
         made = iso_loss_curves(self.final_losses, Target.parse(query.target))
         return baseline_first(made, query.baseline)

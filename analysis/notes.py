@@ -135,6 +135,21 @@ TEXTS = {
     "error bars of single points may be too short",
     "rate_edge": "the best learning rate is the least or the largest that was tried at {n:#pair} "
     "of batch size and budget: a loss there may be too high",
+    "single_budget": "one budget gives no steps at equal loss, and so no critical batch size (runs "
+    "with two budgets or more would: --read final --target); what it can say is which curve is "
+    "better at which batch size, and which batch size is best for each",
+    "one_curve": "{curve} is the only curve: there is nothing to compare it with (--by names what "
+    "makes a curve)",
+    "single_runs": "one run of each: which curve is better cannot be told from noise; run each "
+    "again with other seeds, two or more at each batch size",
+    "equal_runs": "runs that repeat each other are equal to the last digit: they show no noise, "
+    "from which a better curve could be told",
+    "noise_of_others": "{curves}: single runs, whose noise is taken to be that of other curves",
+    "selected": "a least loss over learning rates (at most {n}) wins by luck too: it counts as "
+    "that many comparisons, and its interval is wider for that",
+    "not_run_there": "{curve} has no run at {at:sizes}",
+    "failed_runs": "{curve}: runs without a final value (diverged, or not finished) at {at:sizes}: "
+    "ranked last there, and not compared",
     "equal_loss": "steps at equal loss, interpolated between {n} budgets of {low} to {high} "
     "{unit}s",
     "smallest_budget": "the smallest budget reached the target at {at:sizes}: left out",

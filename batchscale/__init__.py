@@ -11,6 +11,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from batchscale.analysis import best_at_batch as best_at_batch
     from batchscale.analysis import laws as laws
     from batchscale.analysis import optimal_batch as optimal_batch
     from batchscale.analysis import plot as plot
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from workloads.errors import WorkloadError as WorkloadError
 
 _HOMES = {
+    "best_at_batch": "batchscale.analysis:best_at_batch",
     "check": "batchscale.api:check",
     "compact": "batchscale.upkeep:compact",
     "export": "batchscale.exchange:export",

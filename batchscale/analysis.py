@@ -91,7 +91,7 @@ def regimes(
         unit: what batch sizes and data are counted in: ``examples`` (the default), ``sequences`` or
             ``tokens``, by the trials' ``tokens_per_example``.
         read: ``final``: batch sizes are compared at the loss of ``target``, by the losses at the
-            end of runs with several budgets (docs/results.md).
+            end of runs with several budgets (docs/comparing.md); see ``best_at_batch`` for one.
         definition: add the critical batch size by another definition, ``zhang2024`` or
             ``mccandlish2018``, under ``critical_batch_size_<definition>``.
         form: ``knee``: the quantities are asymptotes of the knee, an assumed form, which may lie
@@ -189,11 +189,41 @@ def optimal_batch(
         about it in log units, ``noise`` of one loss, a ``sentence``, ``notes``. Budgets and batch
         sizes are in ``unit``.
     """
-    unused = {"baseline", "tolerance", "estimator", "read"} & {*options}
-    if unused:
-        raise TypeError(f"optimal_batch() has no option {min(unused)}")
-    query = _query(sources, options, read="final", under=answers.limits(under))
-    return answers.optimal_batch(query)
+    return answers.optimal_batch(_of_final_losses("optimal_batch", sources, options, under))
+
+
+def best_at_batch(
+    *sources: Source,
+    under: Sequence[str] | None = None,
+    **options: Unpack[QueryOptions],
+) -> list[dict[str, Any]]:
+    """Which curve is best at which batch size, by the final losses of runs with one budget.
+
+    Args:
+        target: names the metric where there are several; its value is not used.
+        under: budgets, ``["1e6 examples", "4e6 examples"]``, at which runs of a constant schedule
+            are read; by default each run is read at its end.
+
+    The others are those of ``regimes``.
+
+    Returns:
+        For each workload and ``budget`` (in ``unit``, as batch sizes are) ``batch_sizes``, a list
+        with the ``curves`` at each, the best first: ``mean`` of its final values (in the unit of
+        the metric) over ``runs`` (seeds of the best learning rate), its ``standard_error``, ``low``
+        and ``high`` at ``level``; how many of the runs ``failed``; ``p`` of "the best is no better
+        than this one", a one-sided test of Welch (1947) times the number of ``comparisons``
+        (Bonferroni). The best is ``told_apart`` where each p is at most ``alpha``; None where runs
+        do not repeat each other. ``crossovers`` of each pair: the batch sizes ``at`` which the
+        better one changes, with intervals, ``better``, the curves in that order, and a
+        ``sentence``. ``best_batch_sizes``: by curve, as of ``optimal_batch``. ``notes``,
+        ``note_codes``. The method: ``analysis.fit.budgets``.
+
+    Raises:
+        ResultsError: a source that cannot be read, several metrics of which none is named, or no
+            run that ended at its budget.
+        TypeError: an option that it does not have.
+    """
+    return answers.best_at_batch(_of_final_losses("best_at_batch", sources, options, under))
 
 
 def plot(
@@ -284,6 +314,16 @@ def serve(
         if on_ready is not None:
             on_ready(service.server.url)
         service.forever()
+
+
+def _of_final_losses(
+    name: str, sources: Sequence[Source], options: QueryOptions, under: Sequence[str] | None
+) -> Query:
+    """The query of a function of final losses, which lacks the options of steps to a target."""
+    unused = {"baseline", "tolerance", "estimator", "read"} & {*options}
+    if unused:
+        raise TypeError(f"{name}() has no option {min(unused)}")
+    return _query(sources, options, read="final", under=answers.limits(under))
 
 
 def _query(sources: Sequence[Source], options: QueryOptions, **further: Any) -> Query:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import analysis
 from analysis.curves.limits import Limit
 from analysis.figure_data import FigureData, Progress, Query
@@ -139,6 +141,30 @@ def optimal_batch(query: Query, progress: Progress | None = None) -> list[dict[s
 
     data = FigureData(query, progress=progress)
     return [each.to_dict() for each in optimal_batches(data.final_losses)]
+
+
+def best_at_batch(query: Query, progress: Progress | None = None) -> list[dict[str, Any]]:
+    """The curves ranked by their final losses at each batch size and budget.
+
+    Raises:
+        ResultsError: a source that cannot be read, or no final losses.
+    """
+    from analysis.fit.budgets.ranking import rankings
+
+    return [each.to_dict() for each in rankings(FigureData(query, progress=progress).final_losses)]
+
+
+def of_one_budget(query: Query) -> bool:
+    """Whether the final losses of a query have one budget, so that there are no steps at equal
+    loss.
+
+    Raises:
+        ResultsError: as ``best_at_batch`` does.
+    """
+    from analysis.curves.final_losses import same_budgets
+
+    budgets = [budget for final in FigureData(query).final_losses for budget in final.budgets]
+    return len({*same_budgets(np.array(budgets))}) == 1
 
 
 def _fitted(query: Query, progress: Progress | None) -> FigureData:

@@ -1,8 +1,9 @@
 """Final losses at several budgets: the least at each batch size and budget, over learning rates.
 
 A run counts with its last evaluation, and with the examples that it was trained on until then: its
-budget D. Runs that ended before their budget (at a target, dominated, diverged) do not count.
-Budgets that differ by rounding alone, as whole numbers of steps at several batch sizes do, are one.
+budget D. Runs that ended before their budget (at a target, dominated, diverged) do not count; a
+configuration of which a run diverged counts only where there is no other. Budgets that differ by
+rounding alone, as whole numbers of steps at several batch sizes do, are one.
 
 With a constant schedule a run of a large budget is also the run of each smaller one: its losses at
 given budgets are interpolated between its evaluations, linearly in log D. An evaluation of a part
@@ -12,7 +13,7 @@ of a split gives no value, and there is none between it and its neighbours.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from analysis.notes import Note
 from results.errors import ResultsError
 from results.targets.evaluations import Evaluations
 from results.targets.target import Target
+from results.user_tables.trials import TABLE
 
 Numbers = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -66,6 +68,9 @@ class FinalLoss:
     learning_rate: float | None = None
     edge: bool = False
     """Whether that learning rate is the least or the largest of three or more."""
+    runs: tuple[float, ...] = ()
+    """The final value of each run of that configuration, those that repeat a search's best trial
+    too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +84,9 @@ class FinalLosses:
     points: tuple[FinalLoss, ...]
     """By budget, then by batch size."""
     example_unit: str = "example"
+    failed: Mapping[tuple[int, float], int] = field(default_factory=dict)
+    """Where each configuration had runs without a final value (NaN, infinite, diverged): how many
+    of the best one, by batch size and budget."""
     tokens_per_example: float | None = None
     """None where it is not recorded, or not one number."""
     studies: tuple[str, ...] = ()
@@ -129,8 +137,9 @@ def final_losses(
         target_metric=goal.metric, target_value=goal.value, lower_is_better=goal.lower_is_better
     )
     frame = sample(frame, studies, scope=search).trials.reset_index(drop=True)
-    # Of a design's baseline one search: as many runs as the others have.
-    frame = frame[frame["replicate"].isna() | frame["replicate"].eq(0)].reset_index(drop=True)
+    # Of a design's baseline one search: as many runs as the others have. A table has seeds instead.
+    first = frame["replicate"].isna() | frame["replicate"].eq(0) | frame["search"].eq(TABLE)
+    frame = frame[first].reset_index(drop=True)
     frame["search"] = None  # several search methods of one batch size are one set of runs here
     at = _read_at(frame, under)
     frame = pd.concat([frame] * max(len(under), 1), ignore_index=True)
@@ -142,15 +151,21 @@ def final_losses(
     counted = ended & np.isfinite(value) & (last > 0)
     if not counted.any():
         raise _nothing(frame, ended, goal)
-    parts = [
-        (group, rows[counted[rows]]) for group, rows in grouping(wide, by).split(frame)
-    ]  # fmt: skip
-    parts = [(group, rows) for group, rows in parts if len(rows)]
+    groups = grouping(wide, by)
+    parts = [(group, rows) for group, rows in groups.split(frame) if counted[rows].any()]
     texts = labels([group for group, _ in parts])
     run = frame["steps_run"].to_numpy(dtype=float, na_value=np.nan)
     whole = frame["examples_run"].to_numpy(dtype=float, na_value=np.nan)
     size = frame["batch_size"].to_numpy(dtype=float)
     examples = np.where((run == last) & (whole > 0), whole, last * size)
+    # A run that diverged has the budget that it was to have, and no value.
+    lost = frame["stop_reason"].eq("diverged").to_numpy(dtype=bool) & ~counted
+    planned = frame["budget_steps"].to_numpy(dtype=float, na_value=np.nan) * size
+    examples = np.where(lost, np.where(planned > 0, planned, whole), examples)
+    value = np.where(lost, np.nan, value)
+    settings = [frame[name].map(str) for name in ("metaparameters", *groups.over)]
+    frame["configuration"] = [" ".join(each) for each in zip(*settings, strict=True)]
+    kept = counted | (lost & (examples > 0))
     if left_out := int((~counted).sum()):
         notes.append(Note("no_final", n=left_out, of=len(frame)))
     if stopped := int((~ended & frame["stop_reason"].eq("target").to_numpy(dtype=bool)).sum()):
@@ -158,7 +173,7 @@ def final_losses(
     if frame.loc[counted, "trial"].duplicated().any():
         notes.append(Note("shared_runs"))
     return [
-        _of_group(frame, rows, examples, value, group, text, goal, tuple(notes))
+        _of_group(frame, rows[kept[rows]], examples, value, group, text, goal, tuple(notes))
         for (group, rows), text in zip(parts, texts, strict=True)
     ]
 
@@ -264,33 +279,45 @@ def _of_group(
     notes: tuple[Note, ...],
 ) -> FinalLosses:
     # The repeats of a search's best trial are selected runs: they are not minimized over.
-    role = frame["role"].to_numpy(object)[rows]
-    search = np.isin(role, SEARCH_ROLES)
-    rows = rows[search] if search.any() else rows
-    cells = frame.loc[rows, ["batch_size", "metaparameters", "learning_rate"]].assign(
-        examples=examples[rows], value=value[rows], budget=_budgets(examples[rows])
-    )
-    cells["metaparameters"] = [str(each) for each in cells["metaparameters"]]
-    keys = ["budget", "batch_size", "metaparameters"]
-    each = cells.groupby(keys, sort=True, as_index=False).agg(
-        value=("value", "mean"), examples=("examples", "median"),
-        learning_rate=("learning_rate", "first"),
+    # Like runs of one configuration they show the scatter of its losses.
+    search = frame["role"].isin(SEARCH_ROLES).to_numpy(dtype=bool)[rows]
+    searched = np.isfinite(value[rows[search]]).any()
+    candidate = search if searched else np.ones_like(search)
+    cells = frame.loc[rows, ["batch_size", "configuration", "learning_rate"]].assign(
+        examples=examples[rows], value=value[rows], candidate=candidate,
+        budget=_budgets(examples[rows], np.isfinite(value[rows]) & candidate),
     )  # fmt: skip
     sign = 1.0 if goal.lower_is_better else -1.0
     points = []
-    for _, part in each.groupby(["budget", "batch_size"], sort=True):
-        best = part.iloc[int((sign * part["value"]).to_numpy().argmin())]
-        rates = pd.to_numeric(part["learning_rate"]).dropna().unique()
+    failed: dict[tuple[int, float], int] = {}
+    for _, cell in cells.groupby(["budget", "batch_size"], sort=True):
+        size, budget = int(cell["batch_size"].iloc[0]), float(cell["budget"].iloc[0])
+        each = cell[cell["candidate"]].groupby("configuration", sort=True, as_index=False).agg(
+            value=("value", "mean"), examples=("examples", "median"),
+            learning_rate=("learning_rate", "first"), runs=("value", "count"), of=("value", "size"),
+        )  # fmt: skip
+        if each.empty:
+            continue
+        lost = (each["of"] - each["runs"]).to_numpy()
+        if lost.all():
+            failed[size, budget] = int(lost.min())
+        each = each[(each["runs"] > 0) & ((lost == 0) | lost.all())]
+        if each.empty:
+            continue
+        best = each.iloc[int((sign * each["value"]).to_numpy().argmin())]
+        runs = cell.loc[cell["configuration"].eq(best["configuration"]), "value"].dropna()
+        rates = pd.to_numeric(each["learning_rate"]).dropna().unique()
         rate = number(best["learning_rate"])
         points.append(
             FinalLoss(
-                batch_size=int(best["batch_size"]),
-                budget=float(best["budget"]),
+                batch_size=size,
+                budget=budget,
                 examples=float(best["examples"]),
                 value=float(best["value"]),
-                configurations=len(part),
+                configurations=len(each),
                 learning_rate=rate,
                 edge=len(rates) > 2 and rate is not None and rate in (min(rates), max(rates)),
+                runs=tuple(map(float, runs)),
             )
         )
     edges = sum(point.edge for point in points)
@@ -301,6 +328,7 @@ def _of_group(
         metric=goal.metric,
         lower_is_better=goal.lower_is_better,
         points=tuple(points),
+        failed=failed,
         example_unit=unit(frame["example_unit"].to_numpy(object)[rows]),
         tokens_per_example=float(tokens[0]) if len(tokens) == 1 and tokens[0] > 0 else None,
         studies=tuple(dict.fromkeys(s for s in frame.loc[rows, "study"] if isinstance(s, str))),
@@ -308,7 +336,16 @@ def _of_group(
     )
 
 
-def _budgets(examples: Numbers) -> Numbers:
+def _budgets(examples: Numbers, counted: NDArray[np.bool_]) -> Numbers:
+    """The budget that each run belongs to: that of the nearest among the ``counted``; NaN of a run
+    that is far from all of several; (n,)."""
+    budgets = np.unique(same_budgets(examples[counted]))
+    off = np.abs(np.log(examples[:, None] / budgets))
+    near = (off.min(axis=1) <= np.log(SAME)) | (len(budgets) == 1)
+    return np.where(near, budgets[off.argmin(axis=1)], np.nan)
+
+
+def same_budgets(examples: Numbers) -> Numbers:
     """The budget that each number of examples belongs to: the median of those alike; (n,)."""
     order = np.argsort(examples, kind="stable")
     budgets = np.empty_like(examples)

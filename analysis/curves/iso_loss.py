@@ -181,7 +181,8 @@ def _hint(finals: Sequence[FinalLosses]) -> str:
     if not ends:
         if len({budget for final in finals for budget in final.budgets}) == 1:
             return (
-                "one budget gives no steps at equal loss; --optimal-batch compares the losses at it"
+                "one budget gives no steps at equal loss; which curve is best at which batch size: "
+                "plot best-at-batch; which batch size of a curve: --optimal-batch"
             )
         return "each batch size needs at least two budgets; is a column a number of each run alone?"
     low, high = max(a for a, _ in ends), min(b for _, b in ends)

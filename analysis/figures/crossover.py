@@ -7,7 +7,6 @@ A ratio below 1 says that the first of the two takes fewer steps.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +17,7 @@ from matplotlib.patches import Patch
 from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData
 from analysis.figures.drawing import marks
-from analysis.figures.drawing.colours import ground, ink, tint, visible
+from analysis.figures.drawing.colours import ink, tint, visible
 from analysis.figures.drawing.facets import curve_names
 from analysis.figures.drawing.page import Page
 from analysis.figures.drawing.style import BLUE, STYLES, grid, log10_axis, size_axis
@@ -53,7 +52,7 @@ def draw(data: FigureData, *, page: Page) -> Axes:
         marks.entry("measured", marker="o", color=visible(BLUE)),
     ]
     if any(pair.at for _, _, pair in pairs):
-        handles.append(marks.entry(f"crossover, {level}", linestyle="-", **_crossover_mark()))
+        handles.append(marks.entry(f"crossover, {level}", linestyle="-", **marks.crossover_mark()))
     page.legend(axes, handles)
     return axes[0]
 
@@ -98,11 +97,6 @@ def _measured(first: Curve, second: Curve) -> list[tuple[int, float]]:
     ]
 
 
-def _crossover_mark() -> dict[str, Any]:
-    return {"marker": "D", "color": ink(), "markerfacecolor": ground(), "markersize": 4.5,
-            "markeredgecolor": ink(), "markeredgewidth": 1.1}  # fmt: skip
-
-
 def _draw_pair(ax: Axes, pair: Pair) -> None:
     first, second, crossover = pair
     style = replace(STYLES[0], colour=visible(BLUE))
@@ -125,4 +119,4 @@ def _draw_pair(ax: Axes, pair: Pair) -> None:
     for interval in crossover.at:
         marks.draw_interval(ax, interval, 1, (x[0], x[-1]), colour=ink(), width=1.3, cap=4.5)
         if interval.value is not None:
-            ax.plot([interval.value], [1], linestyle="none", zorder=6, **_crossover_mark())
+            ax.plot([interval.value], [1], linestyle="none", zorder=6, **marks.crossover_mark())

@@ -206,8 +206,26 @@ def sign_changes(
     half = np.maximum((high - low) / 2, 1e-12)
     away = (drawn - middle) / half
     below, above = (np.quantile(most, (1 + level) / 2) for most in (-away.min(1), away.max(1)))
-    sure = _signs(np.minimum(low, middle - below * half), np.maximum(high, middle + above * half))
-    sign = _signs(low, high)
+    sure = signs_of(np.minimum(low, middle - below * half), np.maximum(high, middle + above * half))
+    sign = signs_of(low, high)
+    signs, logs = changes_between(x, middle, sign, sure)
+    sides = np.unique(sign[sign != 0])
+    if not signs and len(sides) == 1:
+        signs = [int(sides[0])]
+    return SignChanges(x=x, middle=middle, low=low, high=high, signs=tuple(signs), logs=tuple(logs))
+
+
+def changes_between(
+    x: Array, middle: Array, sign: NDArray[np.int64], sure: NDArray[np.int64]
+) -> tuple[list[int], list[tuple[float, float, float]]]:
+    """The signs of a difference that are ``sure``, one a region, and between any two regions where
+    it changes: value, low, high.
+
+    Args:
+        x: ascending, (n,); ``middle``: the difference.
+        sign: its sign by the band of each place alone, 0 where that holds 0.
+        sure: the sign where it is claimed, which is that of ``sign``; else 0.
+    """
     places = np.flatnonzero(sure)
     signs = [int(sure[places[0]])] if len(places) else []
     logs = []
@@ -223,13 +241,10 @@ def sign_changes(
         after = between[(sign[between] == sure[after]) & (between > last_before)][0]
         part = slice(before, after + 1)
         logs.append((_zero(x[part], middle[part]), float(x[before]), float(x[after])))
-    sides = np.unique(sign[sign != 0])
-    if not signs and len(sides) == 1:
-        signs = [int(sides[0])]
-    return SignChanges(x=x, middle=middle, low=low, high=high, signs=tuple(signs), logs=tuple(logs))
+    return signs, logs
 
 
-def _signs(low: Array, high: Array) -> NDArray[np.int64]:
+def signs_of(low: Array, high: Array) -> NDArray[np.int64]:
     """1 where a band lies above 0, -1 where below, 0 where it holds 0."""
     return np.where(low > 0, 1, np.where(high < 0, -1, 0))
 

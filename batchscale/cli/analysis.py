@@ -82,24 +82,33 @@ def regimes(
     Perfect scaling, diminishing returns, maximal data parallelism.
     """
     from batchscale import answers
-    from batchscale.output import optimal_batch_table, regime_table
+    from batchscale.output import optimal_batch_table, ranking_table, regime_table
     from batchscale.output.errors import CommandError
     from batchscale.output.progress import ProgressLines
 
+    query = replace(query, definition=definition, under=answers.limits(under))
+    others = {"--definition": definition, "--form": form != "convex", "--law": law}
     if optimal_batch:
-        others = {"--definition": definition, "--form": form != "convex", "--law": law}
         others |= {"--crossover": crossover}
         if wrong := [name for name, value in others.items() if value]:
             raise CommandError(
                 f"--optimal-batch and {wrong[0]} exclude each other",
                 hint=f"leave one out: {wrong[0]} is about the regimes at one loss",
             )
-        optima = answers.optimal_batch(
-            replace(query, read="final", under=answers.limits(under)), ProgressLines()
-        )
+        optima = answers.optimal_batch(replace(query, read="final"), ProgressLines())
         print(optimal_batch_table.optimal_batch(optima, output_format(format, json)), end="")
         return
-    query = replace(query, definition=definition, under=answers.limits(under))
+    if query.read == "final" and (query.target is None or answers.of_one_budget(query)):
+        others |= {"--baseline": query.baseline}
+        if wrong := [name for name, value in others.items() if value]:
+            raise CommandError(
+                f"{wrong[0]} is about the regimes at one loss, which --read final has of runs with "
+                "several budgets and --target",
+                hint=f"without {wrong[0]} it ranks the curves at each batch size",
+            )
+        ranked = answers.best_at_batch(query, ProgressLines())
+        print(ranking_table.rankings(ranked, output_format(format, json)), end="")
+        return
     curves = answers.regimes(
         query, law=law, crossover=crossover, form=form, progress=ProgressLines()
     )

@@ -91,7 +91,7 @@ Read = Annotated[
         "--read",
         "final",
         "final: compare batch sizes at the loss of --target, by the losses at the end of runs with "
-        "several budgets.",
+        "several budgets. Without --target, regimes ranks the curves at each batch size.",
     ),
 ]
 Device = Annotated[

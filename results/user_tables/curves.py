@@ -44,7 +44,7 @@ _COLUMNS = (
 )
 _NOT_REACHED = {
     *("inf", "infinity", "+inf", "dnf", "nan", "na", "n/a", "none", "null", "-", "--", "missed"),
-    *("not reached", *(state.lower() for state in FAILED)),
+    *("not reached", "diverged", *(state.lower() for state in FAILED)),
 }
 _BEYOND = re.compile(r">=?\s*(\d.*)")
 
@@ -151,7 +151,10 @@ def _final_losses(file: TableFile, rows: pd.DataFrame, budget: str) -> Memory:
             f"{file.path} has no metric besides {budget}",
             hint="a column with the loss at the end of each run: loss, or validation_loss",
         )
-    values = {name: file.numbers(name, empty=True) for name in metrics}
+    values = {}
+    for name in metrics:
+        cells = [None if _missed(cell) else cell for cell in file.columns[name]]
+        values[name] = replace(file, columns={name: cells}).numbers(name, empty=True)
     others = _others(file, rows, but={*metrics, "examples", "tokens", "run_state"})
     made = trials(file, rows, _names(file), others)
     points = []
@@ -224,15 +227,19 @@ def _steps(file: TableFile) -> tuple[list[float], list[float]]:
         budgets = [math.nan if each is None else each for each in given]
     counted: list[Any] = [*cells]
     for at, cell in enumerate(cells):
-        text = "nan" if cell is None else str(cell).strip().lower()
-        if beyond := _BEYOND.fullmatch(text):
+        if beyond := _BEYOND.fullmatch(str(cell).strip()):
             budgets[at] = number(beyond[1].replace(",", "")) or math.nan
-        if beyond or text in _NOT_REACHED or _state(file, at) in FAILED:
+        if beyond or _missed(cell) or _state(file, at) in FAILED:
             counted[at] = None
     filled = [1.0 if cell is None else cell for cell in counted]
     steps = replace(file, columns={"steps": filled}).numbers("steps", above=0)
     reached = zip(counted, steps, strict=True)
     return [math.inf if cell is None else float(s or 0) for cell, s in reached], budgets
+
+
+def _missed(cell: Any) -> bool:
+    """Whether a cell says that there is no number."""
+    return cell is None or str(cell).strip().lower() in _NOT_REACHED
 
 
 def _relative_errors(file: TableFile) -> list[float | None]:

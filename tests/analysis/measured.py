@@ -12,6 +12,7 @@ import results
 from analysis.figure_data import FigureData, Query
 from analysis.fit.knee import log_steps, theta
 from results.store import Store
+from tests.analysis import seeded_losses
 from tests.analysis.compared import compared
 from tests.analysis.conftest import SPACE, looks
 from tests.analysis.gallery import Row, as_it_is
@@ -21,6 +22,7 @@ OTHER_DATA: Mapping[str, Callable[..., FigureData]] = {
     "optimal_batch": finals,
     "collapse": compared,
     "crossover": compared,
+    "best_at_batch": seeded_losses.of_file,
 }
 """Figures that ``measured`` has no data for, and what makes theirs in a folder."""
 

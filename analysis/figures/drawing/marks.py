@@ -251,6 +251,12 @@ def best_batch_size_entry(fits: Sequence[Regimes]) -> list[Artist]:
                   markeredgewidth=1.2)]  # fmt: skip
 
 
+def crossover_mark() -> dict[str, Any]:
+    """The mark of a crossover, on an interval."""
+    return {"marker": "D", "color": ink(), "markerfacecolor": ground(), "markersize": 4.5,
+            "markeredgecolor": ink(), "markeredgewidth": 1.1}  # fmt: skip
+
+
 def draw_interval(
     ax: Axes,
     interval: Interval,
