@@ -212,7 +212,7 @@ def best_at_batch(
         the metric) over ``runs`` (seeds of the best learning rate), its ``standard_error``, ``low``
         and ``high`` at ``level``; how many of the runs ``failed``; ``p`` of "the best is no better
         than this one", a one-sided test of Welch (1947) times the number of ``comparisons``
-        (Bonferroni). The best is ``told_apart`` where each p is at most ``alpha``; None where runs
+        (Bonferroni). The best is ``significant`` where each p is at most ``alpha``; None where runs
         do not repeat each other. ``crossovers`` of each pair: the batch sizes ``at`` which the
         better one changes, with intervals, ``better``, the curves in that order, and a
         ``sentence``. ``best_batch_sizes``: by curve, as of ``optimal_batch``. ``notes``,

@@ -154,7 +154,7 @@ def best_at_batch(query: Query, progress: Progress | None = None) -> list[dict[s
     return [each.to_dict() for each in rankings(FigureData(query, progress=progress).final_losses)]
 
 
-def of_one_budget(query: Query) -> bool:
+def has_single_budget(query: Query) -> bool:
     """Whether the final losses of a query have one budget, so that there are no steps at equal
     loss.
 

@@ -281,8 +281,8 @@ def _of_group(
     # The repeats of a search's best trial are selected runs: they are not minimized over.
     # Like runs of one configuration they show the scatter of its losses.
     search = frame["role"].isin(SEARCH_ROLES).to_numpy(dtype=bool)[rows]
-    searched = np.isfinite(value[rows[search]]).any()
-    candidate = search if searched else np.ones_like(search)
+    of_search = np.isfinite(value[rows[search]]).any()
+    candidate = search if of_search else np.ones_like(search)
     cells = frame.loc[rows, ["batch_size", "configuration", "learning_rate"]].assign(
         examples=examples[rows], value=value[rows], candidate=candidate,
         budget=_budgets(examples[rows], np.isfinite(value[rows]) & candidate),

@@ -19,7 +19,7 @@ from analysis.figures.drawing.page import Page
 from analysis.figures.drawing.style import grid, number, size_axis
 from analysis.figures.drawing.text_fit import no_snake_case
 from analysis.fit.budgets.loss_crossovers import LEVEL, LossCrossover, Place, interpolation
-from analysis.fit.budgets.ranking import Ranking, rankings, told_apart
+from analysis.fit.budgets.ranking import Ranking, rankings, significant
 from analysis.formatting import units
 
 _BEST: dict[str, Any] = {"marker": "o", "markerfacecolor": "none", "markersize": 8.5,
@@ -56,7 +56,7 @@ def numbers(data: FigureData) -> pd.DataFrame:
     for ranking in data.computed(_made):
         for row in ranking.rows:
             for rank, place in enumerate(row, start=1):
-                crossings = [c for c in ranking.crossovers if place.curve in (c.first, c.second)]
+                of_curve = [c for c in ranking.crossovers if place.curve in (c.first, c.second)]
                 rows.append(
                     {
                         **ranking.group,
@@ -66,8 +66,8 @@ def numbers(data: FigureData) -> pd.DataFrame:
                         "batch_size": place.batch_size,
                         "rank": rank,
                         **place.to_dict(),
-                        "told_apart": told_apart(row) if rank == 1 else None,
-                        "crossovers": "; ".join(c.sentence for c in crossings if c.at),
+                        "significant": significant(row) if rank == 1 else None,
+                        "crossovers": "; ".join(c.sentence for c in of_curve if c.at),
                     }
                 )
     return pd.DataFrame(rows)
@@ -100,7 +100,7 @@ def _draw_panel(ax: Axes, ranking: Ranking, styles: dict[str, CurveStyle]) -> No
             ax.plot(np.exp(x), _line(places, x), color=style.colour, linestyle=style.line, zorder=3)
         marks.dots(ax, sizes, [place.mean for place in places], style)
     for row in ranking.rows:
-        if told_apart(row):
+        if significant(row):
             ax.plot([row[0].batch_size], [row[0].mean or 0.0], linestyle="none", zorder=6,
                     markeredgecolor=styles[row[0].curve].colour, **_BEST)  # fmt: skip
     for crossover in ranking.crossovers:
@@ -132,7 +132,7 @@ def _handles(made: list[Ranking], styles: dict[str, CurveStyle]) -> list[Artist]
     if known:
         handles.append(marks.entry(f"mean, {100 * LEVEL:g} %", marker="|", color=faint(),
                                    markersize=6, markeredgewidth=0.9))  # fmt: skip
-    if any(map(told_apart, rows)):
+    if any(map(significant, rows)):
         handles.append(marks.entry("best, told apart", markeredgecolor=faint(), **_BEST))
     if any(each.at for ranking in made for each in ranking.crossovers):
         label = f"crossover, {100 * LEVEL:g} %"

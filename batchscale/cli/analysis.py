@@ -98,7 +98,7 @@ def regimes(
         optima = answers.optimal_batch(replace(query, read="final"), ProgressLines())
         print(optimal_batch_table.optimal_batch(optima, output_format(format, json)), end="")
         return
-    if query.read == "final" and (query.target is None or answers.of_one_budget(query)):
+    if query.read == "final" and (query.target is None or answers.has_single_budget(query)):
         others |= {"--baseline": query.baseline}
         if wrong := [name for name, value in others.items() if value]:
             raise CommandError(

@@ -29,8 +29,8 @@ def _table(answer: Ranking, format: Format) -> str:
     rows = []
     for row in answer["batch_sizes"]:
         texts = [_place(each) for each in row["curves"]] + [""] * most
-        shown = dict(zip(_NAMES, texts, strict=False))
-        cells = {name: shown[name] for name in _NAMES[:most]}
+        ranks = dict(zip(_NAMES, texts, strict=False))
+        cells = {name: ranks[name] for name in _NAMES[:most]}
         more = {"others": max(len(row["curves"]) - len(_NAMES), 0)} if most > len(_NAMES) else {}
         size = {"batch size": row["batch_size"]}
         rows.append({**size, **cells, **more, "best told apart": _apart(row, answer["alpha"])})
@@ -71,8 +71,8 @@ def _place(each: Mapping[str, Any]) -> str:
 
 
 def _apart(row: Mapping[str, Any], alpha: float) -> str:
-    if row["told_apart"] is not False:
-        return "yes" if row["told_apart"] else "not known" if len(row["curves"]) > 1 else ""
+    if row["significant"] is not False:
+        return "yes" if row["significant"] else "not known" if len(row["curves"]) > 1 else ""
     near = [each["curve"] for each in row["curves"] if each["p"] is not None and each["p"] > alpha]
     return f"not from {', '.join(near)}"
 
@@ -105,7 +105,7 @@ def _flat(answer: Ranking) -> list[dict[str, Any]]:
             "batch_size": row["batch_size"],
             "rank": rank,
             **each,
-            "told_apart": row["told_apart"] if rank == 1 else None,
+            "significant": row["significant"] if rank == 1 else None,
             "comparisons": answer["comparisons"],
             "notes": "; ".join(answer["notes"]),
         }

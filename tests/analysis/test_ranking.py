@@ -13,7 +13,7 @@ from scipy import stats
 import batchscale as bs
 from analysis import figures
 from analysis.fit.budgets.loss_crossovers import Noise, Place, interpolation, p_value
-from analysis.fit.budgets.ranking import ALPHA, Ranking, rankings, told_apart
+from analysis.fit.budgets.ranking import ALPHA, Ranking, rankings, significant
 from results.errors import ResultsError
 from tests.analysis import seeded_losses as made
 from tests.analysis.reference import hold
@@ -33,7 +33,7 @@ def write(frame: pd.DataFrame, folder: Path) -> Path:
 
 def best(answer: dict[str, object]) -> list[tuple[int, str, bool | None]]:
     rows: list[dict[str, object]] = answer["batch_sizes"]  # type: ignore[assignment]
-    return [(row["batch_size"], row["best"], row["told_apart"]) for row in rows]  # type: ignore[misc]
+    return [(row["batch_size"], row["best"], row["significant"]) for row in rows]  # type: ignore[misc]
 
 
 RIGHT = [(2**17, "gamma", True), *((size, "beta", True) for size in made.SIZES[1:])]
@@ -173,7 +173,7 @@ def test_interpolation_is_exact_for_a_cubic() -> None:
 
 
 @pytest.mark.parametrize(("configurations", "curves"), [(1, 2), (1, 4), (4, 2)])
-def test_equal_curves_are_seldom_told_apart(configurations: int, curves: int) -> None:
+def test_equal_curves_are_seldom_significant(configurations: int, curves: int) -> None:
     """At most 5 % of 200 tables may have any claim; 8.5 % is beyond the luck of 99 % of such
     simulations."""
     equal = dict.fromkeys("abcd"[:curves], made.CURVES["beta"])
@@ -181,7 +181,7 @@ def test_equal_curves_are_seldom_told_apart(configurations: int, curves: int) ->
     for seed in range(200):
         one = ranking(equal, seed, noise=0.01, seeds=2, configurations=configurations)
         ps = [p.p for row in one.rows for p in row if p.p is not None]
-        assert any(map(told_apart, one.rows)) <= (min(ps) <= ALPHA)
+        assert any(map(significant, one.rows)) <= (min(ps) <= ALPHA)
         false += min(ps) <= ALPHA
     assert false <= 17
 

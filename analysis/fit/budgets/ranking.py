@@ -72,7 +72,7 @@ class Ranking:
                 {
                     "batch_size": row[0].batch_size,
                     "best": row[0].curve if row[0].compared else None,
-                    "told_apart": told_apart(row),
+                    "significant": significant(row),
                     "curves": [place.to_dict() for place in row],
                 }
                 for row in self.rows
@@ -90,7 +90,7 @@ class Ranking:
         }
 
 
-def told_apart(row: Row) -> bool | None:
+def significant(row: Row) -> bool | None:
     """Whether the best is told to be better than all others that are compared with it; None where
     the noise is unknown, or there is no other."""
     others = [place.p for place in row[1:] if place.compared]
@@ -113,7 +113,9 @@ def rankings(finals: Sequence[FinalLosses]) -> list[Ranking]:
     for alike in questions.values():
         each = np.unique([budget for final in alike for budget in final.budgets])
         same = same_budgets(each)
-        made += [_ranking(alike, {*each[same == one]}, float(one)) for one in np.unique(same)]
+        made += [
+            _ranking(alike, {*each[same == budget]}, float(budget)) for budget in np.unique(same)
+        ]
         if len(made) == 1 and len(questions) == 1:
             made = [replace(made[0], notes=(Note("single_budget"), *made[0].notes))]
     return made
@@ -145,7 +147,7 @@ def _ranking(finals: Sequence[FinalLosses], budgets: set[float], budget: float) 
         loss_crossover(first, second, sign=sign, least=ALPHA / max(tests, 1))
         for first, second in combinations(curves.values(), 2)
     ]
-    shown = [final for final in finals if final.label in curves]
+    present = [final for final in finals if final.label in curves]
     return Ranking(
         group={name: finals[0].group.get(name) for name in ("workload", "dataset")},
         metric=finals[0].metric,
@@ -157,13 +159,13 @@ def _ranking(finals: Sequence[FinalLosses], budgets: set[float], budget: float) 
         crossovers=tuple(each for each in pairs if each is not None),
         best_batch_sizes={
             final.label: best
-            for final in shown
+            for final in present
             if (best := _best(final, curves[final.label], budgets)) is not None
         },
         comparisons=-(-tests // 2),
         notes=(
             *_notes(curves, sizes, single, noise),
-            *dict.fromkeys(note for final in shown for note in final.notes),
+            *dict.fromkeys(note for final in present for note in final.notes),
         ),
     )
 
