@@ -27,6 +27,7 @@ CURVES: Mapping[str, Loss] = {
     "beta": power(3.25, 0.092, 0.8),
     "gamma": power(3.24, 0.130, 0.9),
 }
+OPTIMIZERS = ("sgd", "momentum", "adam")
 CROSSING = 345_130
 """Where gamma and beta are equal: gamma is better below, beta above."""
 
@@ -87,12 +88,11 @@ def table(*, seeds: int = 2, noise: float = 5e-4) -> pd.DataFrame:
 
 
 def of_file(folder: Path, change: Callable[[Row], Row] = as_it_is) -> FigureData:
-    """The table as a file, each optimizer's description as ``change`` makes it."""
+    """The table as a file, of packaged optimizers, described as ``change`` makes it."""
     folder.mkdir(parents=True, exist_ok=True)
-    frame = table()
     parts = [
         part.assign(**change({"workload": "made", "optimizer": name}))
-        for name, part in frame.groupby("optimizer")
+        for name, (_, part) in zip(OPTIMIZERS, table().groupby("optimizer"), strict=True)
     ]
     pd.concat(parts).to_csv(folder / "final.csv", index=False)
     return FigureData(Query(sources=[folder / "final.csv"]))
