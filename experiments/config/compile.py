@@ -26,6 +26,7 @@ from experiments.parallel.configuration import layout_of
 from experiments.plan import BaselineSteps, Layout, Study
 from experiments.search import METHODS, table
 from results.targets.target import Target
+from workloads.user_code.program import Program
 
 __all__ = ["Experiment", "from_keywords", "load", "parse"]
 
@@ -223,11 +224,11 @@ class Experiment(ExperimentFile):
             message = "each of several workers of a pack needs a GPU of its own"
             message = f"gpus: {self.gpus} and workers: {layout.workers}: {message}"
             raise self.error(("gpus",), message, "leave gpus out, or set workers: 1")
-        return replace(
-            layout,
-            micro_batch=self.micro_batch,
-            gpus_per_worker=float(self.devices or self.gpus or 0.0),
-        )
+        gpus = float(self.devices or self.gpus or 0.0)
+        if isinstance(self.spec, Program):  # a worker for each of its machines
+            nodes = self.spec.nodes
+            layout, gpus = replace(layout, workers=nodes), gpus / nodes
+        return replace(layout, micro_batch=self.micro_batch, gpus_per_worker=gpus)
 
     def _search_id(self, sized: Sized, to_target: int | None, like: str | None) -> str:
         """The description of a search without its seed: all that decides which points its table

@@ -35,7 +35,7 @@ EITHER_KEYS = ("schedule", "technique", "rule", *SETTINGS)
 """Keys that are in the grid, or at the top level with one value."""
 LONGEST_NAME = 200
 _BEST_OF = 10
-_OF_PROGRAMS = ("devices", "resume", "metrics")
+_OF_PROGRAMS = ("devices", "nodes", "resume", "metrics")
 
 
 class _GrowingSizes(Keys):
@@ -56,11 +56,13 @@ class ExperimentFile(Keys):
     program: StrictStr | list[StrictStr] | None = None
     """The command of a user's own program, with ``{names}`` (``experiments.programs``)."""
     devices: Count | None = None
-    """GPUs of a trial of a program; ``None``: one."""
+    """GPUs of a trial of a program; ``None``: one for each node."""
+    nodes: Count | None = None
+    """Machines of a trial of a program; ``None``: one."""
     resume: StrictStr | None = None
     """What is appended to the command where a trial goes on."""
     metrics: StrictStr | None = None
-    """The file of a program's reports, with ``{folder}``; ``None``: its standard output."""
+    """Where a program reports (``experiments.programs.metrics``); ``None``: on standard output."""
     grid: dict[str, Any]
     design: Any = "product"
     """Which combinations of the grid's factors are studied (``experiments.factors.design``)."""
@@ -218,7 +220,8 @@ class ExperimentFile(Keys):
                 files=self.files,
                 resume=self.resume,
                 metrics=self.metrics,
-                devices=self.devices or 1,
+                devices=self.devices or self.nodes or 1,
+                nodes=self.nodes or 1,
                 base=self._base,
             )
 

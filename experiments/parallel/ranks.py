@@ -8,12 +8,16 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+LOOPBACK = "127.0.0.1"
+
 
 class Ranks(Protocol):
     """Every rank calls the same methods in the same order."""
 
     rank: int
     size: int
+    address: str
+    """Of this rank's machine, as the others reach it."""
 
     def all_reduce_(self, tensor: Tensor) -> Tensor:
         """Sum ``tensor`` over the ranks, in place."""
@@ -27,6 +31,7 @@ class SingleRank:
 
     rank = 0
     size = 1
+    address = LOOPBACK
 
     def all_reduce_(self, tensor: Tensor) -> Tensor:
         return tensor
@@ -49,8 +54,13 @@ class TorchRanks:
     """A process group, by default the whole one: NCCL on GPUs, Gloo on CPUs. It must be
     initialized."""
 
-    def __init__(self, device: str = "cpu", group: dist.ProcessGroup | None = None) -> None:
-        self.group = group
+    def __init__(
+        self,
+        device: str = "cpu",
+        group: dist.ProcessGroup | None = None,
+        address: str = LOOPBACK,
+    ) -> None:
+        self.group, self.address = group, address
         self.rank = dist.get_rank(group)
         self.size = dist.get_world_size(group)
         self.device = torch.device(device)

@@ -31,10 +31,12 @@ there); the program is ended at its budget in any case.
 
 A worker of a cluster runs it in the folder of the experiment file, if that is the same on its
 machine, and else in a copy of what the experiment names. It has the GPUs of ``devices``, all on one
-machine. Where its machine does not reach the results folder, trials have a temporary folder of that
-machine, and go on only there.
+machine unless ``nodes`` says otherwise. Where its machine does not reach the results folder, trials
+have a temporary folder of that machine, and go on only there.
 
 A function of a file is the program ``python -P -m batchscale.function FILE:NAME NAME=VALUE …``.
 
-Not there yet: trials of several machines, ending a program that hangs.
+With ``nodes`` a trial has a worker on each of several machines (``nodes``): the first one's is in
+charge, the parts meet by the variables of torch.distributed and torchrun. A program that is silent
+for much longer than ever before, after its first report, hangs, and is an error.
 """

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from experiments.errors import nearest
 from experiments.plan import Study, Trial
+from experiments.programs.nodes import start
 from experiments.programs.process import Ended
 from experiments.programs.reports import Report
-from experiments.programs.training import start
 from experiments.training.check import Finding
 from results.counts import count
 

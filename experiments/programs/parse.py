@@ -11,6 +11,7 @@ from pathlib import Path
 from experiments.errors import ExperimentError
 from experiments.programs.command import PYTHON, names
 from experiments.programs.metrics import Metrics
+from results.counts import count
 from workloads.user_code.program import Program
 
 _EXAMPLE = "for example: python train.py --batch_size={batch_size} --lr={learning_rate}"
@@ -23,6 +24,7 @@ def parse(
     resume: str | None = None,
     metrics: str | None = None,
     devices: int = 1,
+    nodes: int = 1,
     base: str = "",
 ) -> Program:
     """The program of an experiment file.
@@ -33,6 +35,7 @@ def parse(
         resume: what is appended where a trial goes on.
         metrics: where it reports (``programs.metrics``).
         devices: GPUs of a trial.
+        nodes: machines of a trial.
         base: the folder that it runs in.
 
     Raises:
@@ -62,6 +65,9 @@ def parse(
             hint="write it into the command: --out={folder}",
             at=("resume",),
         )
+    if devices % nodes:
+        message = f"{count(devices, 'device')} cannot be divided among {count(nodes, 'node')}"
+        raise ExperimentError(message, hint=f"devices: {devices + -devices % nodes}", at=("nodes",))
     try:
         Metrics(metrics).check()
     except ExperimentError as error:
@@ -73,6 +79,7 @@ def parse(
         resume=tuple(more),
         reports=metrics,
         devices=devices,
+        nodes=nodes,
     )
 
 

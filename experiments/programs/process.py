@@ -25,6 +25,9 @@ REPORTS_VARIABLE, STOP_VARIABLE = "BATCHSCALE_REPORTS", "BATCHSCALE_STOP_FILE"
 is there once the program is to stop."""
 REPORTS, RUNNING = "reports.jsonl", "running.json"
 """In a trial's folder: the file of the first variable, and the identity of the last guard."""
+HANG_SECONDS, HANG_INTERVALS = 600.0, 20
+"""How long a program that has reported is silent at least before it hangs, in seconds and in its
+longest intervals between reports."""
 _GUARD = Path(__file__).with_name("guard.py")
 _STDERR_LINES, _STDERR_WIDTH = 20, 500
 _KILLED_SECONDS = 10.0
@@ -86,6 +89,8 @@ class Process:
         self._errors_before = self._errors.stat().st_size if self._errors.exists() else 0
         self.ended: Ended | None = None
         """How it ended, once none of its processes is left."""
+        self._heard: float | None = None
+        self._longest = 0.0
         status, written = os.pipe()
         self._status = os.fdopen(status)
         streams = "stdout,stderr" if metrics.both_streams else "stdout"
@@ -127,8 +132,21 @@ class Process:
                 self._finish()
             reports = [*chain.from_iterable(each.more(ended=ended) for each in self._sources)]
             if reports or self.ended is not None or time.monotonic() >= until:
+                if reports:
+                    self._longest = max(self._longest, self.silent)
+                    self._heard = time.monotonic()
                 return reports
             time.sleep(_POLL_SECONDS)
+
+    @property
+    def silent(self) -> float:
+        """Seconds since its last report; 0 before its first."""
+        return 0.0 if self._heard is None else time.monotonic() - self._heard
+
+    @property
+    def hangs(self) -> bool:
+        """Whether it has been silent for much longer than ever before."""
+        return self.silent > max(HANG_SECONDS, HANG_INTERVALS * self._longest)
 
     def end(self, grace: float | None = None) -> None:
         """Ask it to end: SIGTERM to all its processes, SIGKILL after ``grace`` seconds, which are

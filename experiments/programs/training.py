@@ -19,15 +19,15 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from experiments.errors import ProgramError, nearest
 from experiments.parallel.ranks import SOLO, Ranks
-from experiments.plan import Measurement, Outcome, Pack, StopReason, Study, Trial
-from experiments.programs.command import command
+from experiments.plan import Measurement, Outcome, Pack, StopReason, Trial
 from experiments.programs.metrics import LinesOf, Metrics
-from experiments.programs.place import write_script
+from experiments.programs.nodes import Look, Meeting, follow, lead, start
 from experiments.programs.process import REPORTS, Ended, Process, runs_in
 from experiments.programs.reports import Report
 from experiments.training.stopping import (
@@ -46,21 +46,6 @@ _RECORDED = "measurements.jsonl"
 _NO_RESUME = "the experiment has no resume: … for its program"
 
 
-def start(study: Study, trial: Trial, folder: Path, *, resume: bool = False) -> Process:
-    """The program of a trial, started in its folder, which exists."""
-    program, work = study.workload.program, study.workload.base
-    assert program is not None
-    parts = command(program, study, trial, folder, resume=resume)
-    write_script(folder, work, parts)
-    return Process(
-        parts,
-        folder=folder,
-        work=work or None,
-        environment={"BATCHSCALE_TRIAL": trial.id},
-        metrics=Metrics(program.reports),
-    )
-
-
 class ProgramTraining:
     """Runs the program of a pack's one trial until it has a reason to stop."""
 
@@ -76,9 +61,11 @@ class ProgramTraining:
         """
         Args:
             folder: of all trials of the results; a trial has its own below it.
+            group: of a rank for each node.
             snapshot: none is ever made: all that is needed is in the trial's folder.
         """
-        del device, group, snapshot
+        del device, snapshot
+        self._group = group
         (self._trial,) = pack.trials
         self._study, spec = pack.study, pack.study.workload.program
         assert spec is not None
@@ -91,6 +78,7 @@ class ProgramTraining:
         self.not_kept = None if spec.resume else _NO_RESUME
         self.steps = 0
         """Steps that the program has taken since it was started here."""
+        self._told = Look()
         self._begin()
 
     def _begin(self) -> None:
@@ -140,7 +128,7 @@ class ProgramTraining:
         return None
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[list[Event]]:
-        """Run the program; a list for each look, mostly an empty one.
+        """Run the program, on all nodes; a list for each look, mostly an empty one.
 
         Ends when the trial has ended, or, without its outcome, once ``should_stop()`` is true; none
         of its processes runs then.
@@ -149,6 +137,37 @@ class ProgramTraining:
             ProgramError: it ended by itself before its budget, or failed.
             ExperimentError: a report cannot be read.
         """
+        if self._group.size == 1:
+            yield from self._run(should_stop)
+        elif self._group.rank == 0:
+            yield from lead(self._run(should_stop), self._look, self._group)
+        else:
+            yield from follow(self._start_part, self._take_look, self._group)
+
+    def _look(self) -> Look:
+        """What the other ranks are to know."""
+        state = {"step": self.step, "steps": self.steps, "outcome": self._outcome}
+        return replace(self._told, state=state)
+
+    def _take_look(self, look: Look) -> None:
+        state = dict(look.state or {})
+        self.step, self.steps, self._outcome = state["step"], state["steps"], state["outcome"]
+
+    def _start_part(self, look: Look) -> Process:
+        """The part of the program on another node, once none of a dead worker is left here."""
+        while runs_in(self._folder.with_name(f"{self._folder.name}.node{self._group.rank}")):
+            time.sleep(_POLL_SECONDS)
+        return start(
+            self._study,
+            self._trial,
+            self._folder,
+            resume=look.resume,
+            meeting=look.meeting,
+            node=self._group.rank,
+        )
+
+    def _run(self, should_stop: Callable[[], bool]) -> Iterator[list[Event]]:
+        """On the first node, or the only one."""
         while runs_in(self._folder):  # of a worker that has died
             if should_stop():
                 return
@@ -183,8 +202,12 @@ class ProgramTraining:
         self._folder.mkdir(parents=True, exist_ok=True)
         reported = stopped = False
         self._began = time.monotonic()
-        resume = before is not None
-        with closing(start(self._study, self._trial, self._folder, resume=resume)) as process:
+        resume, meeting = before is not None, self._meeting()
+        number = self._told.started + 1
+        self._told = Look(started=number, meeting=meeting, resume=resume)
+        with closing(
+            start(self._study, self._trial, self._folder, resume=resume, meeting=meeting)
+        ) as process:
             while self._outcome is None and process.ended is None and not stopped:
                 stopped = should_stop()
                 reports = process.reports(_POLL_SECONDS)
@@ -192,6 +215,9 @@ class ProgramTraining:
                 if reports and not reported:
                     reported, events = True, [*(before or ()), *events]
                 yield events
+                if process.hangs:
+                    raise self._hanging(process)
+            self._told = replace(self._told, ending=True)
             if process.ended is None:
                 process.end()
             while process.ended is None:
@@ -204,6 +230,17 @@ class ProgramTraining:
         if self._outcome is not None:
             yield [self._outcome]
         return True
+
+    def _hanging(self, process: Process) -> ProgramError:
+        silent = f"nothing was reported for {process.silent:,.0f} s"
+        process.close()
+        assert process.ended is not None
+        message = f"{self._program.name} hung after step {self.step:,}: {silent}"
+        return ProgramError("\n".join([*process.ended.stderr, message]))
+
+    def _meeting(self) -> Meeting:
+        nodes = self._group.size
+        return Meeting.at(self._group.address, nodes, self._program.devices // nodes)
 
     # What it reports
 

@@ -40,6 +40,8 @@ class Program(Workload):
     """Where it reports, as the key ``metrics`` says; ``None``: in lines of standard output."""
     devices: int = 1
     """GPUs of a trial."""
+    nodes: int = 1
+    """Machines of a trial: each has an equal part of the GPUs."""
 
     @property
     def name(self) -> str:

@@ -76,7 +76,7 @@ def _check(layout: Layout) -> None:
     if layout.workers > 1:
         raise ExperimentError(
             f"workers: {layout.workers} needs Ray, and --address none runs without it",
-            hint="--address auto starts one on this machine; or set workers=1",
+            hint="--address auto starts one on this machine; or set workers=1, or nodes=1",
         )
     if layout.gpus_per_worker and not torch.cuda.is_available():
         raise ExperimentError(

@@ -345,3 +345,18 @@ def test_a_pack_has_one_trial(tmp_path: Path) -> None:
         training.add(of.trials)
     with pytest.raises(ValueError, match="too many"):
         ProgramTraining(replace(of, trials=of.trials * 2), folder=str(tmp_path))
+
+
+def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "HANG_SECONDS", 0.5)
+    monkeypatch.setattr(process, "HANG_INTERVALS", 3)
+    code = """
+    for step in range(1, 4):
+        say(step, val_loss=1.0)
+        time.sleep(0.4)
+    print("waits for another", file=sys.stderr, flush=True)
+    time.sleep(600)
+    """
+    of = pack(tmp_path, code)
+    with pytest.raises(ProgramError, match=r"waits for another\n.*train\.py hung after step 3: no"):
+        trained(of, tmp_path)

@@ -13,9 +13,9 @@ from datetime import timedelta
 import torch.distributed as dist
 
 from experiments.parallel.composed import forget_meshes
+from experiments.parallel.ranks import LOOPBACK
 from experiments.scheduling.messages import Cause
 
-LOOPBACK = "127.0.0.1"
 _CONNECT_SECONDS = 120.0
 """Timeout of the ranks' first contact."""
 _CHOSEN_BY_USER = os.environ.get("GLOO_SOCKET_IFNAME")

@@ -37,7 +37,11 @@ class Rank:
         self._size = context.layout.workers
         # Ray lets a worker see its own GPU alone.
         self._device = "cuda:0" if context.layout.gpus_per_worker else "cpu"
+        # GPUs are a program's, and not of the process that starts it.
+        own = context.staged.program is None
+        self._meets_on = self._device if own else "cpu"
         self._store: dist.Store | None = None
+        self._address = process_group.LOOPBACK
 
     def place(self) -> Place:
         """Its node, the address of that, its process."""
@@ -52,6 +56,7 @@ class Rank:
 
     def join(self, address: str, port: int, here: str) -> None:
         """Join the process group whose store is there. All ranks do it together."""
+        self._address = here
         if self._rank:
             self._store = process_group.reach_store(address, port)
         assert self._store is not None
@@ -61,9 +66,13 @@ class Rank:
             self._size,
             address=here,
             # Ranks that share a GPU: NCCL refuses them.
-            gpu=self._device if float(self._context.layout.gpus_per_worker) >= 1 else None,
+            gpu=self._meets_on if self._has_own_gpu else None,
             timeout=self._context.pace.collective,
         )
+
+    @property
+    def _has_own_gpu(self) -> bool:
+        return self._meets_on != "cpu" and float(self._context.layout.gpus_per_worker) >= 1
 
     def abandon(self, pack: str) -> None:
         """Release the claim that the rank 0 before this one has left at its death."""
@@ -82,7 +91,7 @@ class Rank:
                 replace(self._context.localize(assignment), device=self._device),
                 self._context.ledger(),
                 replace(line, send=send, cause=process_group.classify),
-                group=TorchRanks(self._device),
+                group=TorchRanks(self._meets_on, address=self._address),
                 trainer=self._context.trainer,
                 pace=self._context.pace,
             )
