@@ -1,7 +1,7 @@
 """A trial of several machines: a part of its program on each, led by the first one's.
 
 The ranks of a worker group (``execution.ray.ranks``) have a part each. Rank 0 trains as a worker
-alone does (``ProgramTraining``), and tells the others at each look what it has started, what has
+alone does (``ProgramTraining``), and tells the others again and again what it has started, what has
 been measured, and when all parts are to end. Their output is in folders of their own.
 """
 
@@ -50,7 +50,7 @@ class Meeting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class Instruction:
     """What rank 0 tells the others."""
 
     started: int = 0
@@ -92,17 +92,17 @@ def start(
 
 
 def lead(
-    looks: Iterator[Sequence[Any]], told: Callable[[], Look], group: Ranks
+    polled: Iterator[Sequence[Any]], instruct: Callable[[], Instruction], group: Ranks
 ) -> Iterator[list[Any]]:
     """Rank 0's events, of which it tells the others."""
-    for events in looks:
-        group.agree(replace(told(), events=events))
+    for events in polled:
+        group.agree(replace(instruct(), events=events))
         yield [*events]
     group.agree(None)
 
 
 def follow(
-    start: Callable[[Look], Process], take: Callable[[Look], None], group: Ranks
+    start: Callable[[Instruction], Process], take: Callable[[Instruction], None], group: Ranks
 ) -> Iterator[list[Any]]:
     """The same events on another rank, whose part of the program runs meanwhile.
 
@@ -111,15 +111,15 @@ def follow(
     """
     process, number = None, 0
     try:
-        while (look := group.agree(None)) is not None:
-            take(look)
-            if look.started > number and not look.ending:
+        while (said := group.agree(None)) is not None:
+            take(said)
+            if said.started > number and not said.ending:
                 if process is not None:
                     process.close()
-                process, number = start(look), look.started
+                process, number = start(said), said.started
             if process is not None:
-                _watch(process, group, look)
-            yield [*look.events]
+                _watch(process, group, said)
+            yield [*said.events]
         if process is not None and process.ended is None:
             process.end()
             while process.ended is None:
@@ -129,10 +129,10 @@ def follow(
             process.close()
 
 
-def _watch(process: Process, group: Ranks, look: Look) -> None:
-    if process.ended is None and look.ending:
+def _watch(process: Process, group: Ranks, said: Instruction) -> None:
+    if process.ended is None and said.ending:
         process.end()
     process.reports(0.0)
-    if process.ended is not None and process.ended.exit != 0 and not look.ending:
+    if process.ended is not None and process.ended.exit != 0 and not said.ending:
         text = f"its part {group.rank + 1} of {group.size} ended: {process.ended}"
         raise ProgramError("\n".join([*process.ended.stderr, text]))

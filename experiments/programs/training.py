@@ -27,7 +27,7 @@ from experiments.errors import ProgramError, nearest
 from experiments.parallel.ranks import SOLO, Ranks
 from experiments.plan import Measurement, Outcome, Pack, StopReason, Trial
 from experiments.programs.metrics import LinesOf, Metrics
-from experiments.programs.nodes import Look, Meeting, follow, lead, start
+from experiments.programs.nodes import Instruction, Meeting, follow, lead, start
 from experiments.programs.process import REPORTS, Ended, Process, runs_in
 from experiments.programs.reports import Report
 from experiments.training.stopping import (
@@ -78,7 +78,7 @@ class ProgramTraining:
         self.not_kept = None if spec.resume else _NO_RESUME
         self.steps = 0
         """Steps that the program has taken since it was started here."""
-        self._told = Look()
+        self._instruction = Instruction()
         self._begin()
 
     def _begin(self) -> None:
@@ -128,7 +128,7 @@ class ProgramTraining:
         return None
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> Iterator[list[Event]]:
-        """Run the program, on all nodes; a list for each look, mostly an empty one.
+        """Run the program, on all nodes; a list for each poll, mostly an empty one.
 
         Ends when the trial has ended, or, without its outcome, once ``should_stop()`` is true; none
         of its processes runs then.
@@ -140,20 +140,20 @@ class ProgramTraining:
         if self._group.size == 1:
             yield from self._run(should_stop)
         elif self._group.rank == 0:
-            yield from lead(self._run(should_stop), self._look, self._group)
+            yield from lead(self._run(should_stop), self._instruct, self._group)
         else:
-            yield from follow(self._start_part, self._take_look, self._group)
+            yield from follow(self._start_part, self._obey, self._group)
 
-    def _look(self) -> Look:
+    def _instruct(self) -> Instruction:
         """What the other ranks are to know."""
         state = {"step": self.step, "steps": self.steps, "outcome": self._outcome}
-        return replace(self._told, state=state)
+        return replace(self._instruction, state=state)
 
-    def _take_look(self, look: Look) -> None:
-        state = dict(look.state or {})
+    def _obey(self, said: Instruction) -> None:
+        state = dict(said.state or {})
         self.step, self.steps, self._outcome = state["step"], state["steps"], state["outcome"]
 
-    def _start_part(self, look: Look) -> Process:
+    def _start_part(self, said: Instruction) -> Process:
         """The part of the program on another node, once none of a dead worker is left here."""
         while runs_in(self._folder.with_name(f"{self._folder.name}.node{self._group.rank}")):
             time.sleep(_POLL_SECONDS)
@@ -161,8 +161,8 @@ class ProgramTraining:
             self._study,
             self._trial,
             self._folder,
-            resume=look.resume,
-            meeting=look.meeting,
+            resume=said.resume,
+            meeting=said.meeting,
             node=self._group.rank,
         )
 
@@ -203,8 +203,8 @@ class ProgramTraining:
         reported = stopped = False
         self._began = time.monotonic()
         resume, meeting = before is not None, self._meeting()
-        number = self._told.started + 1
-        self._told = Look(started=number, meeting=meeting, resume=resume)
+        number = self._instruction.started + 1
+        self._instruction = Instruction(started=number, meeting=meeting, resume=resume)
         with closing(
             start(self._study, self._trial, self._folder, resume=resume, meeting=meeting)
         ) as process:
@@ -217,7 +217,7 @@ class ProgramTraining:
                 yield events
                 if process.hangs:
                     raise self._hanging(process)
-            self._told = replace(self._told, ending=True)
+            self._instruction = replace(self._instruction, ending=True)
             if process.ended is None:
                 process.end()
             while process.ended is None:
