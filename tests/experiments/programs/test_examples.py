@@ -15,7 +15,13 @@ from torch.nn.functional import cross_entropy
 import batchscale as bs
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "programs"
-GPT = runpy.run_path(str(EXAMPLES / "train_gpt.py"))
+
+
+def _example(name: str) -> dict[str, Any]:
+    return runpy.run_path(str(EXAMPLES / f"{name}.py"))
+
+
+GPT = _example("train_gpt")
 
 
 class Softmax(bs.Classification):
@@ -62,6 +68,61 @@ class Chain(bs.Workload):
         return {"cross_entropy": self.loss(output, batch)}
 
 
+class Softmax10(Softmax):
+    """The model of lightning_module.py, with its data."""
+
+    def data(self) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+        pixels, labels = load_digits(return_X_y=True)
+        x, y = torch.tensor(pixels / 16, dtype=torch.float32), torch.tensor(labels)
+        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
+        train, held_out = order[:1297], order[1297:]
+        return {"train": (x[train], y[train]), "validation": (x[held_out], y[held_out])}
+
+    def model(self) -> torch.nn.Module:
+        return torch.nn.Linear(64, 10)
+
+
+class Logits(torch.nn.Module):
+    """A model of transformers, of which the logits are the output."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return cast(torch.Tensor, self.model(ids).logits)
+
+
+class Counting(bs.Workload):
+    """The model of trainer.py, with its data."""
+
+    target = "validation_cross_entropy < 1.0"
+
+    def data(self) -> dict[str, tuple[torch.Tensor]]:
+        rows = _example("trainer")["counting"]
+        splits = {"train": rows(0, 4096), "validation": rows(1, 256)}
+        return {
+            name: (torch.stack([row["input_ids"] for row in each]),)
+            for name, each in splits.items()
+        }
+
+    def model(self) -> torch.nn.Module:
+        from transformers import GPT2Config, GPT2LMHeadModel
+
+        config = GPT2Config(vocab_size=32, n_positions=16, n_embd=32, n_layer=1, n_head=2)
+        return Logits(GPT2LMHeadModel(config))
+
+    def loss(self, output: torch.Tensor, batch: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        following = batch[0][:, 1:]
+        each = cross_entropy(output[:, :-1].flatten(0, 1), following.flatten(), reduction="none")
+        return each.view(following.shape).mean(1)
+
+    def metrics(
+        self, output: torch.Tensor, batch: tuple[torch.Tensor, ...]
+    ) -> dict[str, torch.Tensor]:
+        return {"cross_entropy": self.loss(output, batch)}
+
+
 def regimes_of(file: str, folder: Path, sizes: list[int], trials: int) -> Any:
     """The regimes of an example, which passes the check of programs."""
     assert len((EXAMPLES / file).read_text().splitlines()) < 10
@@ -84,41 +145,66 @@ def assert_within_intervals(row: Any, other: Any) -> None:
             assert high >= (beside[name]["low"] or 0.0)
 
 
-@pytest.mark.slow
-def test_a_program_has_the_regimes_of_its_model_as_a_class(tmp_path: Path) -> None:
-    sizes = [4, 16, 64, 256]
-    of_program = regimes_of("softmax.yaml", tmp_path, sizes, 6)
-    of_class = bs.regimes(
-        bs.sweep(
-            workload=Softmax,
-            optimizer=["sgd"],
-            search={"learning_rate": {"log": [0.01, 10]}},
-            batch_size=sizes,
-            trials=6,
-            budget="3000 steps",
-            results=tmp_path,
-            address="none",
-            observer=lambda _: None,
-        )
-    )[0]
-    assert_within_intervals(of_program, of_class)
-
-
-@pytest.mark.slow
-def test_a_program_of_printed_lines_has_the_regimes_of_its_model_as_a_class(tmp_path: Path) -> None:
-    sizes, trials = [4, 16, 64], 6
-    of_program = regimes_of("train_gpt.yaml", tmp_path, sizes, trials)
-    (of_class,) = bs.regimes(
-        bs.sweep(
-            workload=Chain,
-            optimizer=["adamw"],
-            search={"learning_rate": {"log": [0.001, 0.1]}},
-            batch_size=sizes,
-            trials=trials,
-            budget="500 steps",
-            results=tmp_path,
-            address="none",
-            observer=lambda _: None,
-        )
+def regimes_of_class(workload: type[bs.Workload], folder: Path, **how: Any) -> Any:
+    (row,) = bs.regimes(
+        bs.sweep(workload=workload, results=folder, address="none", observer=lambda _: None, **how)
     )
+    return row
+
+
+EXAMPLES_AS_CLASSES: dict[str, tuple[type[bs.Workload], dict[str, Any]]] = {
+    "softmax": (
+        Softmax,
+        {
+            "optimizer": "sgd",
+            "search": {"learning_rate": {"log": [0.01, 10]}},
+            "batch_size": [4, 16, 64, 256],
+            "budget": "3000 steps",
+        },
+    ),
+    "train_gpt": (
+        Chain,
+        {
+            "optimizer": "adamw",
+            "search": {"learning_rate": {"log": [0.001, 0.1]}, "weight_decay": 0.0},
+            "batch_size": [4, 16, 64],
+            "budget": "500 steps",
+        },
+    ),
+    "lightning_module": (
+        Softmax10,
+        {
+            "optimizer": "sgd",
+            "search": {"learning_rate": {"log": [0.03, 3]}},
+            "batch_size": [8, 32, 128],
+            "budget": "600 steps",
+        },
+    ),
+    "trainer": (
+        Counting,
+        {
+            "optimizer": "adamw",
+            "schedule": "linear",
+            "technique": {"clip": {"norm": 1.0}},
+            "search": {
+                "learning_rate": {"log": [0.001, 0.1]},
+                "weight_decay": 0.0,
+                "decay_steps": 300,
+                "end_factor": 0.0,
+            },
+            "batch_size": [8, 16, 32],
+            "budget": "300 steps",
+        },
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXAMPLES_AS_CLASSES)
+def test_a_program_has_the_regimes_of_its_model_as_a_class(name: str, tmp_path: Path) -> None:
+    for library in {"trainer": ["transformers"], "lightning_module": ["lightning"]}.get(name, []):
+        pytest.importorskip(library)
+    workload, how = EXAMPLES_AS_CLASSES[name]
+    of_program = regimes_of(f"{name}.yaml", tmp_path, how["batch_size"], 6)
+    of_class = regimes_of_class(workload, tmp_path, trials=6, **how)
     assert_within_intervals(of_program, of_class)

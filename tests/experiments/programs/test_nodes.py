@@ -91,6 +91,7 @@ def test_two_parts_have_the_rows_of_one_and_end_together(folder: Path, ray_addre
     pd.testing.assert_frame_equal(trials("two"), trials("one"))
     assert set(trials("two")["stop_reason"]) == {"target", "budget"}
     parts = sorted(path.name for path in (folder / "two" / "programs").glob("*.node1"))
+    assert '"step": 5' in bs.logs(trials("two")["trial"][0], "two")
     assert parts == [f"{trial}.node1" for trial in trials("two")["trial"]]
 
 
