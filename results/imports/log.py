@@ -24,6 +24,7 @@ from results.storage.names import experiment_name
 from results.user_tables.curves import read_table
 from results.user_tables.log import Log, read_log
 from results.user_tables.names import is_environment, short
+from results.user_tables.table_file import unzipped
 
 _RESERVED = ("experiment", "study", "trial")
 _NAMED = 6
@@ -66,7 +67,7 @@ def import_log(
                 hint=f"give it another name: --map {column}_there={column}",
             )
     try:
-        experiment = experiment_name(name or path.absolute().stem)
+        experiment = experiment_name(name or unzipped(path.absolute()).stem)
     except ResultsError as error:
         error.hint = f"give it another: --name NAME ({error.hint})"
         raise
@@ -118,7 +119,7 @@ def said(
 ) -> list[str]:
     """What was taken for what, in lines."""
     table, means = log.table, log.table.means
-    what = next((each for each in ("step", "steps", "tokens") if table.has(each)), "examples")
+    what = next((each for each in ("steps", "step", "tokens") if table.has(each)), "examples")
     kinds = {"step": "evaluations at", "steps": "steps to a target:"}
     sizes = _list(sorted({trial["batch_size"] for trial in trials}))
     metrics = [name for name in table.columns if _is_measured(name, measurements)]

@@ -23,9 +23,14 @@ def with_batch_size(table: TableFile) -> TableFile:
     Raises:
         ResultsError: it may be that of one device, or of one forward pass; or two columns differ.
     """
-    of_all = [*names.candidates(table, names.GLOBAL, config=True)]
-    plain = [*names.candidates(table, names.PLAIN, config=True)]
-    per_device = [*names.candidates(table, names.PER_DEVICE, config=True)]
+    of_all, plain, per_device = (
+        [*names.candidates(table, aliases, config=True)]
+        for aliases in (names.GLOBAL, names.PLAIN, names.PER_DEVICE)
+    )
+    if not of_all and "train_micro_batch_size_per_gpu" in map(_last, per_device):
+        of_all = [
+            each for each in plain if _last(each) == "train_batch_size"
+        ]  # as DeepSpeed has it
     if per_device and not of_all:
         # What is called train_batch_size beside it is that of one process.
         plain = [each for each in plain if names.differ(table, each, per_device[0])]
@@ -44,6 +49,10 @@ def with_batch_size(table: TableFile) -> TableFile:
             table = table.renamed({"logged_batch_size": "batch_size"})
         return table.renamed({"batch_size": named[0]})
     return _product(table, per_device[0]) if per_device else _from_names(table)
+
+
+def _last(name: str) -> str:
+    return re.split(r"[./]", name)[-1]
 
 
 def _from_names(table: TableFile) -> TableFile:

@@ -15,6 +15,7 @@ from results.schema import SCHEMAS
 from results.user_tables import names
 from results.user_tables.columns import understood
 from results.user_tables.formats import (
+    json_files,
     lightning,
     mlflow,
     optuna,
@@ -23,14 +24,17 @@ from results.user_tables.formats import (
     tensorboard,
     text,
     trainer_state,
+    wandb_offline,
 )
 from results.user_tables.formats.format import Format
 from results.user_tables.formats.settings import beside, of_name
-from results.user_tables.table_file import TableFile, number
+from results.user_tables.table_file import TableFile, number, unzipped
 
 FORMATS: Sequence[Format] = (
     *(ray.RESULT, ray.PROGRESS, trainer_state.FORMAT, lightning.FORMAT, mlflow.FORMAT),
-    *(tensorboard.FORMAT, optuna.FORMAT, tables.FORMAT, text.FORMAT),
+    wandb_offline.FORMAT,
+    *(tensorboard.FORMAT, json_files.METRICS, optuna.FORMAT, tables.FORMAT, text.FORMAT),
+    json_files.FORMAT,
 )
 """What a tool writes beside others of these is read of the first one."""
 _MOST = 20_000
@@ -79,6 +83,12 @@ def read_log(path: Path, given: Mapping[str, str] | None = None, *, complete: bo
         if read:
             break
     else:
+        if printed := [f for f in text.FORMAT.find(files) if unzipped(f).suffix != ".txt"]:
+            raise ResultsError(
+                f"{printed[0]} has no line that reports a step and a metric",
+                hint='as in {"step": 250, "val_loss": 3.28}, or step 250: val loss 3.28; or write '
+                "a table: CSV with batch_size, step and metrics",
+            )
         if path.is_dir():
             raise ResultsError(
                 f"{path} holds no log that can be read",
@@ -121,7 +131,7 @@ def _joined(path: Path, form: Format, read: Sequence[tuple[Path, TableFile]]) ->
     rows: dict[str, list[Any]] = {}
     places: list[str] = []
     for file, table in read:
-        within = file.relative_to(path) if path.is_dir() else Path(file.name)
+        within = unzipped(file.relative_to(path) if path.is_dir() else Path(file.name))
         more = _about(path, form, file, within, table, several=several)
         columns = {**{n: [v] * len(table.places) for n, v in more.items()}, **table.columns}
         for name in {**rows, **columns}:
@@ -157,7 +167,7 @@ def _about(
 
 def _label(path: Path, within: Path, file: Path, *, fixed: bool) -> str:
     if not path.is_dir():
-        return file.stem
+        return within.stem
     parts = within.parts if file.is_dir() else within.parent.parts
     if not fixed:
         parts = (*within.parent.parts, within.stem)

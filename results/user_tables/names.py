@@ -77,7 +77,7 @@ _ENVIRONMENT = re.compile(
     r"_?(timestamp|runtime|hostname|host|node|node_ip|ip|pid|date|datetime|wall_?time|time|duration"
     r"|created(_at)?|started(_at)?|updated(_at)?|heartbeat(_at)?|logdir|log_dir|output_dir"
     r"|git_(commit|sha|hash)|commit|hostname_\w+|(start|end)_time|time_\w+|datetime_\w+|user|gpu"
-    r"|done|experiment_id|artifact_uri|summary|wandb)"
+    r"|done|experiment_id|artifact_uri|summary|wandb(_\w+)?|tags_mlflow_\w+)"
 )
 _LONG = ("loss", "error", "entropy", "perplexity", "bits_per_byte", "accuracy", "recall", "score")
 _SHORT = {

@@ -33,7 +33,9 @@ def run_numbers(rows: pd.DataFrame, texts: Sequence[str], numbers: Sequence[str]
     for name in sorted((*texts, *numbers), key=lambda name: rows[name].nunique(dropna=False)):
         rows[name] = _filled(rows[name], run)
         finer = rows.groupby([run, rows[name]], dropna=False, sort=False).ngroup()
-        if finer.nunique() == run.nunique() or not _overlap(rows["step"], run, finer):
+        known = rows[name].notna()  # a learning rate is logged in rows of training alone
+        parts = (each[known] for each in (rows["step"], run, finer))
+        if finer.nunique() == run.nunique() or not _overlap(*parts):
             continue
         if name in texts or _repeats(rows["step"], run) > _repeats(rows["step"], finer):
             run = finer

@@ -20,6 +20,11 @@ NEEDED = (
 )
 
 
+def unzipped(path: Path) -> Path:
+    """The path without the ``.gz`` of a compressed file."""
+    return path.with_suffix("") if path.suffix == ".gz" else path
+
+
 @dataclass(frozen=True, kw_only=True)
 class TableFile:
     """Cells are text, numbers, flags or ``None``; ``places`` are the lines of the rows."""
@@ -37,7 +42,7 @@ class TableFile:
 
     @property
     def name(self) -> str:
-        return self.called or escaped(self.path.stem)
+        return self.called or escaped(unzipped(self.path).stem)
 
     @classmethod
     def of(

@@ -232,6 +232,20 @@ def test_a_learning_rate_in_rows_of_training_alone(tmp_path: Path) -> None:
         results.open(written(tmp_path, two)).with_target("train_loss < 1.00001")
 
 
+@pytest.mark.parametrize("plateau", [0, 600])
+def test_a_schedule_in_rows_of_training_alone_distinguishes_no_runs(
+    tmp_path: Path, plateau: int
+) -> None:
+    """Beside several rows of evaluations at each step."""
+    frame = curves(run="a")
+    train = frame.rename(columns={"val_loss": "train_loss"})
+    train["lr"] = 1 / train["step"].clip(lower=plateau)
+    rows = pd.concat([frame, frame.rename(columns={"val_loss": "test_loss"}), train])
+    path = written(tmp_path, rows.sort_values(["batch_size", "step"], kind="stable"))
+    assert reached(path) == TRUE
+    assert len(results.open(path).trials) == len(TRUE)
+
+
 def test_a_logged_learning_rate_does_not_hide_the_configured_one(tmp_path: Path) -> None:
     frame = curves().assign(**{"config.lr": 0.1})
     frame["lr"] = 0.1 / frame["step"]

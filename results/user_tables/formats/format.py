@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from results.user_tables.table_file import TableFile
+from results.user_tables.table_file import TableFile, unzipped
 
 
 def _same(files: list[Path]) -> list[Path]:
@@ -31,5 +31,5 @@ class Format:
 
     def find(self, files: Sequence[Path]) -> list[Path]:
         """What there is to read among ``files``, in their order."""
-        named = [f for f in files if any(fnmatch(f.name, name) for name in self.files)]
+        named = [f for f in files if any(fnmatch(unzipped(f).name, name) for name in self.files)]
         return self.runs(named)

@@ -1,23 +1,39 @@
-"""Lines of a log: JSON objects, and what nanoGPT and torchtitan print.
+"""Lines of a log: JSON objects, and what nanoGPT, torchtitan, Megatron and their like print.
 
 A program's own reports (``experiments.programs.reports``) are such lines too.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from results.errors import ResultsError
-from results.user_tables.table_file import TableFile
+from results.user_tables.names import AXES, is_metric, plain
 
+_GZIP = b"\x1f\x8b"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-_NANOGPT = re.compile(r"\b(?:step|iter) (?P<step>\d+): (?P<pairs>.*loss.*)")
-_TORCHTITAN = re.compile(r"(?P<split>validate )?\bstep:\s*(?P<step>[\d,]+)\s+(?P<pairs>loss:.*)")
-_PAIR = re.compile(r"([A-Za-z][\w /()]*?):?\s+(-?[\d.,]+(?:e[-+]?\d+)?|nan|-?inf)(?![\w.])", re.I)
+_REPORT = re.compile(
+    r"(?P<split>validate |validation loss at )?\b(?:step|iter|iteration)[ :]\s*(?P<step>\d[\d,]*)"
+    r"(?:\s*/\s*\d+)?(?: \([\d.]+%\))?(?: on (?P<set>validation|test) set)?"
+    r":?\s*[| ]\s*(?P<pairs>.*)",
+    re.IGNORECASE,
+)
+"""``step 250: val loss 3``, ``step:250/900 val_loss:3``, ``iteration 250/ 900 | lm loss: 3``.
+
+What follows has colons, or has none: the words of ``number of nan iterations: 0`` are no pair.
+"""
+_NUMBER = r"(-?[\d.,]+(?:e[-+]?\d+)?|nan|-?inf)(?![\w.])"
+_PAIRS = {
+    separated: re.compile(rf"([A-Za-z][\w /()]*?){by}{_NUMBER}", re.IGNORECASE)
+    for separated, by in {True: r":\s*", False: r"\s+"}.items()
+}
+_OF_SPLIT = re.compile(r"(?:train|valid|val|test)_")
 
 
 def metric_name(name: str) -> str:
@@ -26,13 +42,16 @@ def metric_name(name: str) -> str:
 
 
 def text_of(path: Path) -> str:
-    """The text of a file.
+    """The text of a file, which gzip may have compressed.
 
     Raises:
         ResultsError: it cannot be read, or is not UTF-8.
     """
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        data = path.read_bytes()
+        return (gzip.decompress(data) if data.startswith(_GZIP) else data).decode("utf-8-sig")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ResultsError(f"{path} is not a whole file of gzip") from error
     except UnicodeDecodeError as error:
         raise ResultsError(f"{path} is not UTF-8 text", hint="save it as UTF-8") from error
     except OSError as error:
@@ -49,50 +68,25 @@ def flat(value: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     return flattened
 
 
-def json_table(path: Path) -> TableFile:
-    """Each line an object, or a list of such; keys are the columns, and one that it lacks is empty.
-
-    Raises:
-        ResultsError: a line that is none.
-    """
-    rows: list[dict[str, Any]] = []
-    places: list[str] = []
-    text = text_of(path)
-    if text.lstrip().startswith("["):
-        try:
-            listed = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ResultsError(f"{path} is not JSON: {error}") from error
-        text = "\n".join(json.dumps(each) for each in listed)
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise ResultsError(f"{path} line {number} is not JSON: {error}") from error
-        if not isinstance(row, dict):
-            raise ResultsError(f"{path} line {number} is no JSON object")
-        rows.append(flat(row))
-        places.append(f"line {number}")
-    return TableFile.of_rows(path, rows, places)
-
-
 def measured(line: str) -> dict[str, Any] | None:
     """What a printed line reports of a ``step``; None where it is no report."""
     text = _COLOURS.sub("", line).strip()
-    if text.startswith("{") and text.endswith("}"):
+    if "{" in text and text.endswith("}"):
         try:
-            said = json.loads(text)
+            said = flat(json.loads(text[text.index("{") :]))
         except (ValueError, RecursionError):
             return None
-        return flat(said) if "step" in said else None
-    match = _TORCHTITAN.search(text) or _NANOGPT.search(text)
+        named = {_OF_SPLIT.sub("", plain(key)): each for key, each in said.items()}
+        step = next((named[name] for name in AXES["step"] if name in named), None)
+        return None if step is None else {**said, "step": step}
+    match = _REPORT.search(text)
     if not match:
         return None
-    split = "val_" if match.groupdict().get("split") else ""
+    split = f"{match['set'] or 'val'}_".replace("validation", "val") if match["split"] else ""
     pairs = {
-        split + metric_name(key.strip()): number.rstrip(",").replace(",", "")
-        for key, number in _PAIR.findall(match["pairs"])
+        split + metric_name(key.strip()).removesuffix("_value"): number.rstrip(",").replace(",", "")
+        for key, number in _PAIRS[":" in match["pairs"]].findall(match["pairs"])
     }
+    if not any(map(is_metric, pairs)):
+        return None
     return {"step": match["step"].replace(",", ""), **pairs}

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from results.user_tables.formats.format import Format
-from results.user_tables.formats.lines import json_table
+from results.user_tables.formats.json_files import json_table
 from results.user_tables.formats.tables import read_table_file
 from results.user_tables.table_file import TableFile
 

@@ -13,9 +13,11 @@ from results.user_tables.formats.lines import flat, text_of
 from results.user_tables.names import AXES
 
 FILES = (
-    *("params.json", "hparams.yaml", "config.json", "config.yaml", "args.json"),
+    *("params.json", "hparams.yaml", "config.json", "config.yaml", "args.json", "ds_config.json"),
     *(".hydra/config.yaml", "training_args.json"),
 )
+_AROUND = re.compile(r"^.*_\d{5}_\d+_(?=\w+=)|_\d{4}(-\d\d){2}_\d\d(-\d\d){2}$")
+"""What Ray Tune puts around the settings that it names the folder of a trial by."""
 _EQUAL = re.compile(r"([A-Za-z_][\w.]*)=([^=,]+)")
 
 
@@ -67,7 +69,7 @@ def of_name(path: Path) -> dict[str, Any]:
     """The settings that folders and a file are named by: ``batch_size=64/lr=0.1,seed=3.csv``."""
     settings: dict[str, Any] = {}
     for part in (*path.parent.parts, path.stem if path.suffix[1:].isalpha() else path.name):
-        pieces = [_EQUAL.fullmatch(piece) for piece in part.split(",")]
+        pieces = [_EQUAL.fullmatch(piece) for piece in _AROUND.sub("", part).split(",")]
         for match in pieces if all(pieces) else ():
             if match:
                 axis = match[1] in AXES

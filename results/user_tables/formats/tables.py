@@ -16,9 +16,10 @@ from results.errors import ResultsError
 from results.storage.disk_errors import ERRORS, line_of
 from results.user_tables.formats.charts import of_chart
 from results.user_tables.formats.format import Format
-from results.user_tables.formats.lines import json_table, text_of
+from results.user_tables.formats.json_files import json_table
+from results.user_tables.formats.lines import text_of
 from results.user_tables.numbers import without_commas
-from results.user_tables.table_file import NEEDED, TableFile
+from results.user_tables.table_file import NEEDED, TableFile, unzipped
 
 
 def read_table_file(path: Path) -> TableFile:
@@ -33,13 +34,13 @@ def read_table_file(path: Path) -> TableFile:
             hint="name a CSV, JSON Lines or Parquet file of your own; a results folder has no "
             "suffix",
         )
-    text = {
+    readers = {
         ".csv": _csv,
         ".tsv": _csv,
         ".txt": _csv,
         **dict.fromkeys((".jsonl", ".ndjson", ".json"), json_table),
     }
-    return of_chart(text.get(path.suffix.lower(), _parquet)(path))
+    return of_chart(readers.get(unzipped(path).suffix.lower(), _parquet)(path))
 
 
 def _csv(path: Path) -> TableFile:
@@ -50,6 +51,7 @@ def _csv(path: Path) -> TableFile:
     lines = io.StringIO(text, newline="")
     reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
     header: list[str] | None = None
+    first: list[str] = []
     rows: list[list[str]] = []
     places: list[str] = []
     try:
@@ -58,6 +60,9 @@ def _csv(path: Path) -> TableFile:
                 continue
             if header is None:
                 header = [cell.strip() for cell in cells]
+                first = cells
+                continue
+            if cells == first:  # what was appended to the file has its header again
                 continue
             if len(cells) != len(header):
                 raise ResultsError(

@@ -1,0 +1,296 @@
+"""Logs as further tools write them, and compressed ones: the same runs and steps to a target."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import results
+from results.errors import ResultsError
+from results.user_tables.log import read_log
+from tests.results.test_log_formats import SOME, folder, lines, printed, reached, some
+from tests.results.test_shapes_of_tables import TRUE, evaluations
+
+
+def rows_of(size: int) -> list[dict[str, Any]]:
+    return [{"step": step, "val_loss": loss} for step, loss in evaluations(size)]
+
+
+# Compressed files.
+
+
+def compressed(path: Path) -> None:
+    path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_compressed_files_of_one_run_each(tmp_path: Path, suffix: str) -> None:
+    place = folder(tmp_path / "logs")
+    for size in SOME:
+        rows = rows_of(size)
+        text = lines(rows) if suffix == "jsonl" else pd.DataFrame(rows).to_csv(index=False)
+        (place / f"bs={size},lr=0.1.{suffix}").write_text(text)
+        compressed(place / f"bs={size},lr=0.1.{suffix}")
+    assert reached(place) == some()
+    assert set(results.open(tmp_path / "imported").trials["learning_rate"]) == {0.1}
+
+
+def test_a_compressed_table_has_the_name_of_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv.gz"
+    path.write_bytes(gzip.compress(b"batch_size,steps\n8,100\n16,60\n"))
+    assert set(results.open(path).trials["experiment"]) == {"mine"}
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(ResultsError, match=r"mine\.csv\.gz is not a whole file of gzip"):
+        results.open(path)
+
+
+def test_compressed_printed_lines(tmp_path: Path) -> None:
+    for path in printed(tmp_path, "torchtitan"):
+        compressed(path)
+    assert reached(tmp_path / "logs") == some()
+
+
+# JSON.
+
+
+def as_json(kind: str, size: int) -> Any:
+    rows = rows_of(size)
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    if kind == "columns":
+        return {"batch_size": size, "optimizer": "sgd", **columns}
+    if kind == "history":
+        return {"config": {"batch_size": size, "betas": [0.9, 0.99]}, "history": rows}
+    return {"config": {"batch_size": size}, "steps_to_target": TRUE[size], "tags": [{"a": 1}] * 2}
+
+
+@pytest.mark.parametrize("kind", ["columns", "history", "one run"])
+def test_a_json_file_for_each_run(tmp_path: Path, kind: str) -> None:
+    place = folder(tmp_path / "logs")
+    for size in SOME:
+        (place / f"run{size}.json").write_text(json.dumps(as_json(kind, size), indent=2))
+    (place / "config.json").write_text("{}")
+    if kind == "one run":
+        trials = results.open(place).trials
+        assert dict(zip(trials["batch_size"], trials["steps_to_target"], strict=True)) == some()
+    else:
+        assert reached(place) == some()
+
+
+def test_metrics_of_sacred(tmp_path: Path) -> None:
+    """The settings of a run are in the file beside it."""
+    for number, size in enumerate(SOME):
+        place = folder(tmp_path / "runs" / str(number))
+        columns = pd.DataFrame(rows_of(size))
+        steps, values = columns["step"].tolist(), columns["val_loss"]
+        metrics = {
+            name: {"steps": steps, "timestamps": ["2026-11-01"] * 25, "values": each.tolist()}
+            for name, each in {"val.loss": values, "train.loss": 0.9 * values}.items()
+        }
+        (place / "metrics.json").write_text(json.dumps(metrics))
+        (place / "config.json").write_text(json.dumps({"batch_size": size, "seed": 3}))
+        (place / "run.json").write_text(json.dumps({"status": "COMPLETED"}))
+    assert reached(tmp_path / "runs") == some()
+
+
+# Printed lines.
+
+
+def of_megatron(size: int, at: int, step: int, loss: float) -> list[str]:
+    used = size if at < 20 else 4 * size
+    return [
+        f"[default0]: [2026-11-01 10:00:00] iteration {step:8}/  5000 | consumed samples: "
+        f"{step * size:12} | elapsed time per iteration (ms): {1200 + at} | learning rate: "
+        f"{1 / step:.6E} | global batch size: {used:5} | lm loss: {0.9 * loss:.6E} | grad norm: "
+        "0.812 | number of skipped iterations:   0 | number of nan iterations:   0 |",
+        f" validation loss at iteration {step} on validation set | lm loss value: {loss:.8E} | lm "
+        f"loss PPL: {2 * loss:.6E} |",
+        f" validation loss at iteration {step} on test set | lm loss value: {0.5 * loss:.6E} |",
+    ]
+
+
+def of_fairseq(_: int, at: int, step: int, loss: float) -> list[str]:
+    train = {"epoch": at, "update": at + 0.5, "loss": f"{0.9 * loss}", "num_updates": f"{step}"}
+    valid = {"epoch": at, "valid_loss": f"{loss}", "valid_num_updates": f"{step}"}
+    return [
+        f"2026-11-01 10:00:00 | INFO | train_inner | {json.dumps(train)}",
+        f"2026-11-01 10:00:00 | INFO | valid | {json.dumps(valid)}",
+    ]
+
+
+def of_modded_nanogpt(_: int, at: int, step: int, loss: float) -> list[str]:
+    return [f"step:{step}/1750 val_loss:{loss:.9f} train_time:{1234 * at}ms step_avg:12.3ms"]
+
+
+def of_nanochat(_: int, __: int, step: int, loss: float) -> list[str]:
+    return [
+        f"step {step:05}/21400 (0.05%) | loss: {0.9 * loss:.6f} | grad norm: 0.1 | dt: 300.12ms | "
+        "tok/sec: 1,234,567 | mfu: 45.67",
+        f"Step {step:05} | Validation bpb: {loss:.9f}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric"),
+    [
+        (of_megatron, "val_lm_loss"),
+        (of_fairseq, "valid_loss"),
+        (of_modded_nanogpt, "val_loss"),
+        (of_nanochat, "Validation_bpb"),
+    ],
+)
+def test_lines_of_other_programs(tmp_path: Path, kind: Any, metric: str) -> None:
+    place = folder(tmp_path / "logs")
+    for size in SOME:
+        text = ["using world size: 8", "step 1: 12 files are read"]
+        if kind is of_megatron:
+            text += [f"  global_batch_size ............... {size}", f"  lr {'.' * 40} 0.001"]
+            text += ["  seq_length ...................... 2048", "  make_vocab_size .... 128"]
+        for at, (step, loss) in enumerate(evaluations(size)):
+            text += kind(size, min(at, 19), step, loss)
+        (place / f"bs{size}.log").write_text("\n".join(text))
+    assert reached(place, f"{metric} < 1.00001") == some()
+    trials = results.open(tmp_path / "imported").trials
+    if kind is of_megatron:
+        assert set(trials["tokens_per_example"]) == {2048}
+        assert set(trials["learning_rate"]) == {0.001}
+        assert set(trials["status"]) == {"COMPLETE"}
+
+
+def test_a_batch_size_that_grows_in_lines_of_megatron(tmp_path: Path) -> None:
+    """Lines of validation do not print it: it is that of the update before."""
+    text = [line for at, look in enumerate(evaluations(64)) for line in of_megatron(64, at, *look)]
+    (tmp_path / "ramp.log").write_text("\n".join(text))
+    trials = results.open(tmp_path / "ramp.log").trials
+    assert json.loads(trials["batch_sizes"].item())["sizes"] == [64, 256]
+
+
+def test_a_file_whose_lines_report_nothing(tmp_path: Path) -> None:
+    (tmp_path / "out.log").write_text("epoch one: loss 3.1\nstep 3: 12 files\n")
+    with pytest.raises(ResultsError, match=r"out\.log has no line that reports a step and a metr"):
+        read_log(tmp_path / "out.log")
+    with pytest.raises(ResultsError, match=r"out\.log has no line that reports a step and a metr"):
+        read_log(tmp_path)
+
+
+# Trackers.
+
+
+def test_run_folders_of_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wandb = pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    for size in SOME:
+        config = {"batch_size": size, "model": {"width": 64}, "lr": 0.1}
+        run = wandb.init(project="p", config=config, settings=wandb.Settings(console="off"))
+        for step, loss in evaluations(size):
+            run.log({"global_step": step, "val": {"loss": loss}, "note": "x" * 3000})
+        run.finish()
+    wandb.teardown()
+    assert reached(tmp_path / "wandb") == some()
+
+
+def wandb_record(number: int, **items: Any) -> bytes:
+    """A record with items, in a message of a history or a configuration, as W&B writes it."""
+
+    def field(number: int, data: bytes) -> bytes:
+        return varint(8 * number + 2) + varint(len(data)) + data
+
+    def varint(value: int) -> bytes:
+        low, rest = value & 127, value >> 7
+        return bytes([low | 128]) + varint(rest) if rest else bytes([low])
+
+    message = b""
+    for name, value in items.items():
+        parts = name.split("__")
+        keys = [field(2 if len(parts) > 1 else 1, part.encode()) for part in parts]
+        message += field(1, b"".join(keys) + field(16, json.dumps(value).encode()))
+    if number == 17:
+        message = field(1, b"x7ab") + field(4, message)
+    return varint(8) + varint(3) + field(number, message)
+
+
+def wandb_file(path: Path, records: list[bytes]) -> None:
+    """LevelDB's log: blocks of 32 KiB, over whose ends records are divided."""
+    data = b":W&B\xe1\xbe\x00"
+    for record in records:
+        begun = False
+        while record or not begun:
+            left = 32_768 - len(data) % 32_768
+            if left < 7:
+                data += b"\0" * left
+                continue
+            part, record = record[: left - 7], record[left - 7 :]
+            kind = (3 if begun else 2) if record else (4 if begun else 1)
+            data += b"\0" * 4 + len(part).to_bytes(2, "little") + bytes([kind]) + part
+            begun = True
+    path.write_bytes(data)
+
+
+def test_records_of_wandb(tmp_path: Path) -> None:
+    """Without W&B; of a run that went on in another folder, where its calls are counted again."""
+    parts = [[*evaluations(16)][:14], [*evaluations(16)][10:]]
+    for number, part in enumerate(parts):
+        place = folder(tmp_path / "wandb" / f"offline-run-2026110{number}_100000-x7ab")
+        records = [wandb_record(17, batch_size=16, _wandb={"cli_version": "0.31"})]
+        records += [wandb_record(5, lr=0.1)]
+        for call, (step, loss) in enumerate(part):
+            lost = 0.5 if number == 0 and call >= 10 else loss
+            record = wandb_record(2, _step=call, global_step=step, val__loss=lost, t="x" * 4000)
+            records.append(record)
+        wandb_file(place / "run-x7ab.wandb", records)
+    assert reached(tmp_path / "wandb") == some([16])
+    trials = results.open(tmp_path / "imported").trials
+    assert trials["learning_rate"].tolist() == [0.1]
+    assert "cli_version" not in trials["fields"].item()
+    file = place / "run-x7ab.wandb"
+    file.write_bytes(file.read_bytes()[:-9])  # its writer was killed
+    assert reached(tmp_path / "wandb") == some([16])
+    file.write_bytes(file.read_bytes()[:60] + b"\xff" * 60 + file.read_bytes()[120:])
+    with pytest.raises(ResultsError, match=r"run-x7ab\.wandb is no log of Weights & Biases"):
+        read_log(tmp_path / "wandb")
+
+
+def test_folders_that_ray_names_by_settings(tmp_path: Path) -> None:
+    """What it puts around them are the number and the time of the trial."""
+    for number, size in enumerate(SOME):
+        name = f"train_fn_3a2f_{number:05}_{number}_bs={size},lr=0.1000_2026-11-01_10-00-0{number}"
+        place = folder(tmp_path / "tune" / name)
+        (place / "result.json").write_text(lines(rows_of(size)))
+    assert reached(tmp_path / "tune") == some()
+    assert set(results.open(tmp_path / "imported").trials["learning_rate"]) == {0.1}
+
+
+def test_a_configuration_of_deepspeed(tmp_path: Path) -> None:
+    """Its train_batch_size is that of all devices, unlike that of a Trainer."""
+    for size in SOME:
+        place = folder(tmp_path / "logs" / f"run{size}")
+        config = {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": size // 4}
+        (place / "ds_config.json").write_text(json.dumps({"train_batch_size": size, **config}))
+        (place / "log.jsonl").write_text(lines(rows_of(size)))
+    assert reached(tmp_path / "logs") == some()
+
+
+def test_what_was_appended_to_a_file_has_its_header_again(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    for size in SOME:
+        with path.open("a") as file:
+            file.write(pd.DataFrame(rows_of(size)).assign(bs=size).to_csv(index=False))
+    assert reached(path) == some()
+
+
+def test_what_a_tracker_says_of_a_run_makes_no_curves(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text(
+        "run_id,params.batch_size,metrics.steps_to_target,step,tags.mlflow.user,config._wandb.v\n"
+        "a,8,90,25,me,1\nb,16,60,25,you,2\n"
+    )
+    trials = results.open(path).trials
+    assert trials["steps_to_target"].tolist() == [90, 60]
+    assert not trials["fields"].notna().any()
