@@ -142,6 +142,7 @@ def said(
         kinds.get(what, "final losses at"): means.get(what, what),
         "metrics": _list(named),
         "settings, over which the best counts": _list(settings),
+        "a curve for each": _list(sorted({*table.columns["name"]} if "name" in means else ())),
         "not used": _list(unused),
         "curves of their own, for their batch size changes": _list(ramps),
     }

@@ -9,12 +9,8 @@ from dataclasses import replace
 from results.errors import ResultsError
 from results.user_tables import names
 from results.user_tables.mapped import computed
+from results.user_tables.run_names import with_batch_size_of_names
 from results.user_tables.table_file import TableFile, number
-
-_IN_NAME = re.compile(
-    r"(?<![a-z])(?:bs|bsz|batch|batch[-_ ]?size)(?:[-_=]|: ?)?(\d+(?:ki?)?)(?![\d.]|[a-z])",
-    re.IGNORECASE,
-)
 
 
 def with_batch_size(table: TableFile) -> TableFile:
@@ -48,25 +44,11 @@ def with_batch_size(table: TableFile) -> TableFile:
         if table.has("batch_size") and named[0] != "batch_size":
             table = table.renamed({"logged_batch_size": "batch_size"})
         return table.renamed({"batch_size": named[0]})
-    return _product(table, per_device[0]) if per_device else _from_names(table)
+    return _product(table, per_device[0]) if per_device else with_batch_size_of_names(table)
 
 
 def _last(name: str) -> str:
     return re.split(r"[./]", name)[-1]
-
-
-def _from_names(table: TableFile) -> TableFile:
-    """By the names of runs or files, where each has it: ``sgd-bs64``, ``batch_size: 64``."""
-    for name in ("run", "file", *names.candidates(table, names.AXES["run"], config=False)):
-        cells = [_IN_NAME.findall(str(cell)) for cell in table.columns.get(name, [])]
-        if cells and all(len({*each}) == 1 for each in cells):
-            column = {"batch_size": [each[0] for each in cells]}
-            example = table.columns[name][0]
-            return replace(
-                table.with_columns(column),
-                means={**table.means, "batch_size": f"as {name} says ({example})"},
-            )
-    return table
 
 
 def _product(table: TableFile, each: str) -> TableFile:

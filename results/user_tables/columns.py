@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,9 +12,10 @@ from results.schema import TRIALS
 from results.user_tables import names
 from results.user_tables.batch_size import refuse_per_device, with_batch_size
 from results.user_tables.formats.lines import metric_name
-from results.user_tables.long_form import widened
+from results.user_tables.long_form import unfolded, widened
 from results.user_tables.mapped import computed, mapped
 from results.user_tables.numbers import amounts
+from results.user_tables.run_names import with_settings_of_names
 from results.user_tables.sampled import refuse_sampled
 from results.user_tables.table_file import TableFile, number
 
@@ -44,11 +46,12 @@ def understood(
         ResultsError: a column that is not there, or two of which either may be meant.
     """
     said = {**table.means, **(given or {})}
-    table = widened(table)
+    table = widened(unfolded(table))
     refuse_per_device(table, said.get("batch_size", ""))
     table = widened(mapped(table, said))
     if "batch_size" not in said:
         table = with_batch_size(table)
+    table = with_settings_of_names(table)
     for name, aliases in names.AXES.items():
         if name not in said:
             table = _with_axis(table, name, aliases)
@@ -57,7 +60,7 @@ def understood(
             table = _with_setting(table, name, aliases)
     table = _in_order(_filled(table))
     refuse_sampled(table, complete=complete)
-    table = _without_empty_rows(_with_steps(_with_amounts(table)))
+    table = _without_empty_rows(_with_steps(_with_sequences(_with_amounts(table))))
     table.require("batch_size")
     return _named(table)
 
@@ -142,6 +145,26 @@ def _with_amounts(table: TableFile) -> TableFile:
     return table.with_columns({n: amounts(table.columns[n]) for n in _AMOUNTS if table.has(n)})
 
 
+def _with_sequences(table: TableFile) -> TableFile:
+    """With the tokens of an example, where tokens are to be divided by a batch size of sequences.
+
+    Raises:
+        ResultsError: it may be one of tokens.
+    """
+    length = next(names.candidates(table, names.SEQUENCE, config=True), None)
+    known = table.has("tokens_per_example") or not (table.has("tokens") and table.has("batch_size"))
+    if known or length is None or length in table.means.get("batch_size", ""):
+        return table
+    sizes, lengths = (table.numbers(name, least=1) for name in ("batch_size", length))
+    if all((size or 0) % (each or 1) == 0 for size, each in zip(sizes, lengths, strict=True)):
+        raise ResultsError(
+            f"{table.path}: the batch size may count tokens, or sequences of {length} tokens",
+            hint=f"say which: batchscale import PATH --map tokens_per_example=1, or --map "
+            f"tokens_per_example={length}",
+        )
+    return table.renamed({"tokens_per_example": length})
+
+
 def _with_steps(table: TableFile) -> TableFile:
     """With ``step``, where several rows of a run have ``steps``, tokens or examples."""
     if table.has("step") or not table.has("batch_size"):
@@ -153,10 +176,19 @@ def _with_steps(table: TableFile) -> TableFile:
         return table
     axis = next((name for name in ("tokens", "examples") if table.has(name)), None)
     if axis is None and (other := next(names.candidates(table, names.COUNTS, config=False), None)):
+        cells = [number(cell) for cell in table.columns[other]]
+        from_0 = 0 in cells and all((each or 0) % 1 == 0 for each in cells)
+        updates, examples = ("*500+500", "*50000+50000") if from_0 else ("*500", "*50000")
         raise ResultsError(
             f"{table.path} has no column of steps, for {other} may count anything but updates",
-            hint=f"--map step={other} if it counts them, --map step={other}*500 for the updates of "
-            f"one, or --map examples={other}*50000 for its examples",
+            hint=f"--map step={other} if it counts them, --map step={other}{updates} for the "
+            f"updates of one, or --map examples={other}{examples} for its examples",
+        )
+    if axis is None and names.is_of_optuna(table) and table.has("value"):
+        raise ResultsError(
+            f"{table.path} has no column of steps, and value, the objective, may be anything",
+            hint="--map steps=value if it is steps to a target; a final loss needs its budget: "
+            "--map loss=value --map examples=50000",
         )
     if axis is None or not _several(table):
         return table
@@ -191,11 +223,14 @@ def _without_empty_rows(table: TableFile) -> TableFile:
 
 
 def _several(table: TableFile) -> bool:
-    """Whether a run has several rows."""
-    if not table.has("run"):
+    """Whether a run has several rows; where no column names it, a batch size, by its epochs."""
+    none = [None] * len(table.places)
+    said = {*table.means.values()}
+    by_epoch = table.has("epoch") and any(re.match(r"epoch\b", text) for text in said)
+    if not (table.has("run") or by_epoch):
         return False
-    sizes = table.columns.get("batch_size", [None] * len(table.places))
-    rows = [*zip(table.columns["run"], sizes, strict=True)]
+    sizes = table.columns.get("batch_size", none)
+    rows = [*zip(table.columns.get("run", none), sizes, strict=True)]
     return len(set(rows)) < len(rows)
 
 
@@ -204,7 +239,7 @@ def _refuse_changing(
 ) -> None:
     """Refuse tokens or examples of a run whose batch size changes: they give no steps."""
     runs: dict[Any, list[int]] = {}
-    for at, run in enumerate(table.columns["run"]):
+    for at, run in enumerate(table.columns.get("run", sizes)):
         runs.setdefault(run, []).append(at)
     for run, rows in runs.items():
         totals = [given[at] or 0 for at in rows]
@@ -243,9 +278,8 @@ def _named(table: TableFile) -> TableFile:
     theirs: dict[str, str] = {}
     for old, cells in table.columns.items():
         name = names.short(old, table)
-        if old not in TRIALS.names and old not in _KEPT and names.is_environment(name):
-            continue
-        if old == _CALLS:
+        where = names.is_environment(name) or names.are_times(cells)
+        if old == _CALLS or (where and old not in TRIALS.names and old not in _KEPT):
             continue
         if names.is_config(old, table):
             if name in _KEPT or names.is_metric(name) or table.has(name) or name in made:

@@ -1,12 +1,44 @@
-"""Tables with a row for each metric, or for each part of the data, with a column for each."""
+"""Tables with a row for each metric, or for each part of the data, or with cells of many settings,
+with a column for each."""
 
 from __future__ import annotations
 
+import ast
+import json
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from results.errors import ResultsError
 from results.user_tables import names
+from results.user_tables.formats.lines import flat
 from results.user_tables.table_file import TableFile
+
+_FOLDED = ("config", "summary", "params", "hparams")
+
+
+def unfolded(table: TableFile) -> TableFile:
+    """With a column for each setting of cells such as ``{"lr": 0.1}``, in JSON or as Python prints
+    it: tables of runs that are made with the API of W&B have them."""
+    for name in [each for each in table.columns if each.lower() in _FOLDED]:
+        cells = [_mapping(cell) for cell in table.columns[name]]
+        if None in cells:
+            continue
+        rows = [flat(cell, f"{name.lower()}.") for cell in cells if cell is not None]
+        made = TableFile.of_rows(table.path, rows, table.places).columns
+        table = table.with_columns({}, drop=(name,))
+        table = table.with_columns({**made, **table.columns})
+    return table
+
+
+def _mapping(cell: Any) -> dict[str, Any] | None:
+    for read in (json.loads, ast.literal_eval):
+        try:
+            value = read(str(cell))
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+        if isinstance(value, dict):
+            return {str(key): each for key, each in value.items()}
+    return None
 
 
 def widened(table: TableFile) -> TableFile:
@@ -23,7 +55,7 @@ def widened(table: TableFile) -> TableFile:
     if key and value:
         keys = [str(cell) for cell in table.columns[key]]
         table = _spread(table, keys, {each: {each: value} for each in keys}, (key, value))
-    part = next(names.candidates(table, ("split", "phase", "subset"), config=False), None)
+    part = next(names.candidates(table, names.SPLIT, config=False), None)
     if part is None:
         return table
     parts = [names.PARTS.get(str(cell).lower(), "") for cell in table.columns[part]]

@@ -28,10 +28,15 @@ AXES = {
 SETTINGS = {
     "learning_rate": ("learning_rate", "lr"),
     "weight_decay": ("weight_decay", "wd"),
-    "optimizer": ("optimizer", "optim", "optimizer_name"),
+    "optimizer": ("optimizer", "optim", "opt", "optimizer_name"),
     "seed": ("seed", "random_seed"),
     "tokens_per_example": ("tokens_per_example",),
 }
+SEQUENCE = (
+    *("seq_len", "seq_length", "sequence_length", "max_seq_len", "max_seq_length", "block_size"),
+    *("context_length", "context_len", "ctx_len", "n_ctx"),
+)
+"""Tokens of an example, if the batch size counts sequences."""
 GLOBAL = (
     *("global_batch_size", "total_train_batch_size", "total_batch_size", "effective_batch_size"),
     *("global_batch", "global_train_batch_size"),
@@ -56,6 +61,8 @@ COUNTS = ("epoch", "epochs", "training_iteration", "intermediate_step", "round")
 """What is no number of updates, and may take several."""
 KEYS = ("key", "metric", "metric_name", "tag", "variable")
 """Columns that name the metric of a row's value."""
+SPLIT = ("split", "phase", "subset", "mode", "stage", "event", "set")
+"""Columns that name the part of the data."""
 PARTS = {
     **dict.fromkeys(("train", "training"), "train_"),
     **dict.fromkeys(("val", "valid", "validation", "dev"), "val_"),
@@ -77,8 +84,9 @@ _ENVIRONMENT = re.compile(
     r"_?(timestamp|runtime|hostname|host|node|node_ip|ip|pid|date|datetime|wall_?time|time|duration"
     r"|created(_at)?|started(_at)?|updated(_at)?|heartbeat(_at)?|logdir|log_dir|output_dir"
     r"|git_(commit|sha|hash)|commit|hostname_\w+|(start|end)_time|time_\w+|datetime_\w+|user|gpu"
-    r"|done|experiment_id|artifact_uri|summary|wandb(_\w+)?|tags_mlflow_\w+)"
+    r"|done|experiment_id|artifact_uri|wandb(_\w+)?|tags_mlflow_\w+)"
 )
+_TIME = re.compile(r"\d{4}-\d\d-\d\d([T _]|$)")
 _LONG = ("loss", "error", "entropy", "perplexity", "bits_per_byte", "accuracy", "recall", "score")
 _SHORT = {
     *("ppl", "nll", "bpb", "wer", "mse", "mae", "fid", "acc", "top1", "top5", "auc", "f1", "bleu"),
@@ -91,19 +99,21 @@ def plain(name: str) -> str:
     return re.sub(r"\W+", "_", name.strip()).lower()
 
 
-def _of_optuna(table: TableFile) -> bool:
+def is_of_optuna(table: TableFile) -> bool:
     """Whether a table is a data frame of Optuna's trials."""
     return table.has("state") or table.has("run_state")
 
 
 def is_config(name: str, table: TableFile) -> bool:
     """Whether a column is a run's configuration by its name."""
-    return name.startswith(_CONFIG) or (_of_optuna(table) and name.startswith(_PREFIXES_OF_OPTUNA))
+    return name.startswith(_CONFIG) or (
+        is_of_optuna(table) and name.startswith(_PREFIXES_OF_OPTUNA)
+    )
 
 
 def short(name: str, table: TableFile) -> str:
     """A column without what says only where its tool keeps it."""
-    for before in (*_CONFIG, *_OTHER, *(_PREFIXES_OF_OPTUNA if _of_optuna(table) else ())):
+    for before in (*_CONFIG, *_OTHER, *(_PREFIXES_OF_OPTUNA if is_of_optuna(table) else ())):
         if name.startswith(before):
             return name.removeprefix(before)
     return name
@@ -112,6 +122,11 @@ def short(name: str, table: TableFile) -> str:
 def is_environment(name: str) -> bool:
     """Whether a column says where and when a run was, which is no setting."""
     return bool(_ENVIRONMENT.fullmatch(plain(name)))
+
+
+def are_times(cells: Sequence[object]) -> bool:
+    """Whether a column has the date, or the date and time, of each row."""
+    return all(cell is None or _TIME.match(str(cell)) for cell in cells)
 
 
 def of_split(name: str) -> bool:

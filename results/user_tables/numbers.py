@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from results.errors import ResultsError
+from results.user_tables.names import is_metric
 from results.user_tables.table_file import number
 
 _WITH_COMMA = re.compile(r"[-+]?[\d.]*\d,\d[\d.,]*(?:e[-+]?\d+)?", re.IGNORECASE)
@@ -46,6 +47,13 @@ def without_commas(path: Path, columns: Sequence[list[str]], delimiter: str) -> 
         [read(cell) for cell in cells] if has or (decimal and _is_grouped(cells)) else cells
         for cells, has in zip(columns, numeric, strict=True)
     ]
+
+
+def without_percent(name: str, cells: list[str]) -> list[str]:
+    """``75.3`` for ``75.3%``, where each number of a metric is one of percent."""
+    share = name == "relative_error" or not is_metric(name)
+    percent = not share and all(cell.endswith("%") for cell in cells if cell)
+    return [cell.removesuffix("%").rstrip() for cell in cells] if percent else cells
 
 
 def _may_be_numbers(cells: Sequence[str]) -> bool:

@@ -57,13 +57,13 @@ class TableFile:
         Raises:
             ResultsError: two columns of one name, or no rows.
         """
-        double = next((name for name in header if name and [*header].count(name) > 1), None)
-        if double:
-            raise ResultsError(f"{path} has two columns {double!r}")
         if not places:
             raise ResultsError(f"{path} has no rows", hint=NEEDED)
-        named = {name: cells for name, cells in zip(header, columns, strict=True) if name}
-        cells = {name: [_cell(cell) for cell in each] for name, each in named.items()}
+        cells: dict[str, list[Any]] = {}
+        for name, each in zip(header, columns, strict=True):
+            read = [_cell(cell) for cell in each]
+            if name and cells.setdefault(name, read) != read:
+                raise ResultsError(f"{path} has two columns {name!r}", hint="rename one of them")
         return cls(path=path, columns=cells, places=[*places])
 
     @classmethod

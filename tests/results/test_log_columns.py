@@ -72,6 +72,12 @@ def test_a_comma_that_may_be_either_is_asked_about(tmp_path: Path, text: str, sa
         read_log(file(tmp_path, text))
 
 
+def test_percent(tmp_path: Path) -> None:
+    text = "batch_size;step;val_acc\n1.024;10;75,5%\n512;20;80%\n"
+    assert column(file(tmp_path, text), "val_acc") == ["75.5", "80"]
+    assert column(file(tmp_path, text), "batch_size") == ["1024", "512"]
+
+
 def test_texts_keep_their_commas(tmp_path: Path) -> None:
     path = file(tmp_path, 'batch_size,steps,name\n8,"1,024","a,b"\n16,900,"c, d"\n')
     assert column(path, "name") == ["a,b", "c, d"]
@@ -187,6 +193,31 @@ def test_what_map_computes(tmp_path: Path) -> None:
     assert {*json.loads(notes[0])} == {"batch_size is a*b*4", "step is s+1"}
 
 
+def test_tokens_over_a_batch_size_of_sequences(tmp_path: Path) -> None:
+    frame = curves(run="a", seq_len=512)
+    frame["tokens"] = frame["step"] * frame["batch_size"] * 512
+    path = written(tmp_path, frame.drop(columns="step"))
+    assert reached(path) == TRUE
+    assert set(results.open(path).trials["tokens_per_example"]) == {512}
+
+
+def test_a_batch_size_of_tokens_or_of_sequences_is_asked_about(tmp_path: Path) -> None:
+    text = "run,batch_size,block_size,tokens,loss\na,1024,512,2048,3\na,1024,512,4096,2\n"
+    path = file(tmp_path, text)
+    with pytest.raises(ResultsError, match="may count tokens, or sequences of block_size tokens"):
+        read_log(path)
+    assert column(path, "step", tokens_per_example="1") == [2, 4]
+    assert column(path, "batch_size", batch_size="batch_size*block_size")[0] == 1024 * 512
+
+
+def test_an_objective_of_optuna_is_asked_about(tmp_path: Path) -> None:
+    path = file(tmp_path, "number,value,params_batch_size,state\n0,2.5,8,COMPLETE\n")
+    with pytest.raises(ResultsError, match="value, the objective, may be anything") as caught:
+        read_log(path)
+    assert "--map steps=value" in str(caught.value.hint)
+    assert column(path, "loss", loss="value", examples="50000") == ["2.5"]
+
+
 # Runs.
 
 
@@ -197,6 +228,29 @@ def test_what_says_where_a_run_was_makes_no_curves(tmp_path: Path) -> None:
     path = written(tmp_path, frame)
     assert len(bs.regimes(path, target="val_loss < 1.00001")) == 1
     assert "not used: hostname, _timestamp" in imported(path).said
+
+
+def test_times_that_runs_share_make_no_curves(tmp_path: Path) -> None:
+    frame = curves()
+    frame["when"] = [
+        f"2026-11-01 10:00:{step % 7:02}" for step in frame.groupby("batch_size").cumcount()
+    ]
+    assert reached(written(tmp_path, frame)) == TRUE
+
+
+@pytest.mark.parametrize("name", ["split", "mode", "event"])
+def test_a_column_of_parts_of_the_data(tmp_path: Path, name: str) -> None:
+    frame = curves(run="a").rename(columns={"val_loss": "loss"})
+    train = frame.assign(loss=0.5 * frame["loss"])
+    rows = pd.concat([frame.assign(**{name: "val"}), train.assign(**{name: "train"})])
+    assert reached(written(tmp_path, rows)) == TRUE
+
+
+def test_a_column_that_is_there_twice(tmp_path: Path) -> None:
+    text = "batch_size,steps,steps\n8,100,{}\n16,60,60\n"
+    assert column(file(tmp_path, text.format(100)), "steps") == ["100", "60"]
+    with pytest.raises(ResultsError, match="has two columns 'steps'"):
+        read_log(file(tmp_path, text.format(90)))
 
 
 def test_a_setting_that_only_some_rows_have(tmp_path: Path) -> None:

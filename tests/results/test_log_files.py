@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from tensorboardX import SummaryWriter
 
 import results
 from results.errors import ResultsError
@@ -294,3 +295,91 @@ def test_what_a_tracker_says_of_a_run_makes_no_curves(tmp_path: Path) -> None:
     trials = results.open(path).trials
     assert trials["steps_to_target"].tolist() == [90, 60]
     assert not trials["fields"].notna().any()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["add_hparams", "add_scalars", "keras"])
+def test_folders_that_are_parts_of_a_run_of_tensorboard(tmp_path: Path, kind: str) -> None:
+    """torch's writer makes one for the settings, and one for each of several scalars; Keras one for
+    training and one for validation, in which it counts epochs and updates."""
+    for size in SOME:
+        run = tmp_path / "board" / f"bs{size}"
+        for name, factor in (("train", 0.9), ("validation", 1.0)):
+            part = {"add_scalars": f"loss_{name}", "keras": name}.get(kind, "")
+            writer = SummaryWriter(str(run / part))
+            for epoch, (step, loss) in enumerate(evaluations(size)):
+                if kind == "keras":
+                    writer.add_scalar("epoch_loss", factor * loss, epoch)
+                if kind != "keras" or name == "validation":
+                    tag = {"add_scalars": "loss", "keras": "evaluation_loss"}.get(
+                        kind, f"{name}_loss"
+                    )
+                    writer.add_scalar(tag, factor * loss, step)
+            writer.close()
+        if kind == "add_hparams":
+            writer = SummaryWriter(str(run / "1795866630.27142"))
+            writer.add_hparams({"bsz": 3, "opt": "sgd"}, {"validation_loss": 0.1}, name=".")
+            writer.close()
+        elif kind == "add_scalars":
+            SummaryWriter(str(run)).close()
+    metric = {"add_scalars": "loss_validation", "keras": "val_evaluation_loss"}
+    name = metric.get(kind, "validation_loss")
+    assert reached(tmp_path / "board", f"{name} < 1.00001") == some()
+    trials = results.open(tmp_path / "imported").trials
+    assert set(trials["optimizer"].dropna()) == ({"sgd"} if kind == "add_hparams" else set())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_epochs_of_keras_are_no_updates(tmp_path: Path) -> None:
+    for name in ("train", "validation"):
+        writer = SummaryWriter(str(tmp_path / "board" / "bs100" / name))
+        for epoch in range(4):
+            writer.add_scalar("epoch_loss", 2.0 / (epoch + 1), epoch)
+        writer.close()
+    with pytest.raises(ResultsError, match="no column of steps, for epoch may count anything") as e:
+        read_log(tmp_path / "board")
+    assert "--map examples=epoch*50000+50000" in str(e.value.hint)
+    given = {"examples": "epoch*50000+50000"}
+    steps = read_log(tmp_path / "board", given).table.columns["step"]
+    assert sorted({*steps}) == [500, 1000, 1500, 2000]
+    assert reached(tmp_path / "board", "val_epoch_loss < 0.9", **given) == {100: 1500}
+
+
+def test_epochs_of_a_table_without_a_column_of_runs(tmp_path: Path) -> None:
+    """As the hint maps them: rows of evaluations, not final losses of many runs."""
+    path = tmp_path / "mine.csv"
+    rows = [{"bs": size, "epoch": s * size / 4000, "val_loss": v} for size in SOME
+            for s, v in evaluations(size)]  # fmt: skip
+    pd.DataFrame(rows).to_csv(path, index=False)
+    with pytest.raises(ResultsError, match="for epoch may count anything but updates") as caught:
+        read_log(path)
+    assert "--map examples=epoch*50000" in str(caught.value.hint)
+    assert reached(path, examples="epoch*4000") == some()
+
+
+def test_cells_of_many_settings(tmp_path: Path) -> None:
+    """Tables of runs that are made with the API of W&B, in JSON or as Python prints dicts."""
+    path = tmp_path / "project.csv"
+    for write in (json.dumps, str):
+        rows = [
+            {
+                "name": f"run-{size}-{lr}",
+                "config": write({"batch_size": size, "lr": lr, "dims": [1, 2], "m": {"w": None}}),
+                "summary": write({"steps_to_target": TRUE[size] * (1 if lr == 0.1 else 2)}),
+            }
+            for size in SOME
+            for lr in (0.1, 0.2)
+        ]
+        pd.DataFrame(rows).to_csv(path)
+        trials = results.open(path).trials
+        best = trials.groupby("batch_size")["steps_to_target"].min()
+        assert best.to_dict() == some()
+        assert set(trials["learning_rate"]) == {0.1, 0.2}
+        assert set(trials["role"]) == {"search"}
+
+
+def test_a_table_of_aligned_columns(tmp_path: Path) -> None:
+    path = tmp_path / "mine.txt"
+    path.write_text("batch_size   steps\n" + "".join(f"{n:10}   {TRUE[n]:5.0f}\n" for n in SOME))
+    trials = results.open(path).trials
+    assert dict(zip(trials["batch_size"], trials["steps_to_target"], strict=True)) == some()

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from results.errors import ResultsError
-from results.user_tables.names import AXES, is_metric, plain
+from results.user_tables.names import AXES, PARTS, is_metric, plain
 
 _GZIP = b"\x1f\x8b"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _REPORT = re.compile(
-    r"(?P<split>validate |validation loss at )?\b(?:step|iter|iteration)[ :]\s*(?P<step>\d[\d,]*)"
+    r"(?:\b(?P<split>val|eval|test)[a-z]*\b[^|]*?)?\b(?:step|iter|iteration)[ :]\s*"
+    r"(?P<step>\d[\d,]*)"
     r"(?:\s*/\s*\d+)?(?: \([\d.]+%\))?(?: on (?P<set>validation|test) set)?"
     r":?\s*[| ]\s*(?P<pairs>.*)",
     re.IGNORECASE,
@@ -33,7 +34,7 @@ _PAIRS = {
     separated: re.compile(rf"([A-Za-z][\w /()]*?){by}{_NUMBER}", re.IGNORECASE)
     for separated, by in {True: r":\s*", False: r"\s+"}.items()
 }
-_OF_SPLIT = re.compile(r"(?:train|valid|val|test)_")
+_OF_SPLIT = re.compile(r"(?:train|valid|val|eval|test)_")
 
 
 def metric_name(name: str) -> str:
@@ -82,11 +83,12 @@ def measured(line: str) -> dict[str, Any] | None:
     match = _REPORT.search(text)
     if not match:
         return None
-    split = f"{match['set'] or 'val'}_".replace("validation", "val") if match["split"] else ""
-    pairs = {
-        split + metric_name(key.strip()).removesuffix("_value"): number.rstrip(",").replace(",", "")
-        for key, number in _PAIRS[":" in match["pairs"]].findall(match["pairs"])
-    }
+    split = PARTS.get((match["set"] or match["split"] or "").lower(), "")
+    pairs = {}
+    for key, number in _PAIRS[":" in match["pairs"]].findall(match["pairs"]):
+        name = metric_name(key.strip()).removesuffix("_value")
+        name = name if _OF_SPLIT.match(name) else split + name
+        pairs[name] = number.rstrip(",").replace(",", "")
     if not any(map(is_metric, pairs)):
         return None
     return {"step": match["step"].replace(",", ""), **pairs}

@@ -34,7 +34,7 @@ def _of_yaml(text: str) -> Any:
 
     Loader.add_multi_constructor("", lambda *_: None)
     try:
-        return yaml.load(text, Loader)
+        return Loader(text).get_single_data()
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
 

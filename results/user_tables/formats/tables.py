@@ -6,7 +6,6 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +17,7 @@ from results.user_tables.formats.charts import of_chart
 from results.user_tables.formats.format import Format
 from results.user_tables.formats.json_files import json_table
 from results.user_tables.formats.lines import text_of
-from results.user_tables.numbers import without_commas
+from results.user_tables.numbers import without_commas, without_percent
 from results.user_tables.table_file import NEEDED, TableFile, unzipped
 
 
@@ -46,7 +45,7 @@ def read_table_file(path: Path) -> TableFile:
 def _csv(path: Path) -> TableFile:
     text = text_of(path)
     head = next((line for line in text.splitlines() if line.strip()), "")
-    delimiter = max(",;\t", key=head.count)
+    delimiter = max(",;\t ", key=lambda mark: head.count(mark) if mark != " " else 0.5)
     # In files, \n, \r\n or \r ends a line; other characters that do so for Python are text.
     lines = io.StringIO(text, newline="")
     reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
@@ -77,7 +76,7 @@ def _csv(path: Path) -> TableFile:
         ) from error
     if header is None:
         raise ResultsError(f"{path} is empty", hint=NEEDED)
-    columns: list[list[Any]] = [[row[at] for row in rows] for at in range(len(header))]
+    columns = [without_percent(n, [row[at] for row in rows]) for at, n in enumerate(header)]
     return TableFile.of(path, header, without_commas(path, columns, delimiter), places)
 
 

@@ -1,4 +1,4 @@
-"""TensorBoard's event files: those of a folder are one run."""
+"""TensorBoard's event files: those of a folder are one run, with those of its parts."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 
 from results.errors import ResultsError
 from results.user_tables.formats.format import Format
+from results.user_tables.formats.tensorboard_folders import HPARAMS, files_of, runs
+from results.user_tables.names import PARTS
 from results.user_tables.table_file import TableFile
 
 _HEAD = struct.Struct("<QI")  # the length of a record and its checksum; another one follows it
@@ -54,8 +56,11 @@ def _settings(value: Any) -> dict[str, Any]:
     }
 
 
-def row_of(file: Path, record: bytes) -> dict[str, Any]:
+def row_of(file: Path, record: bytes, within: str = "") -> dict[str, Any]:
     """The step of a record, its numbers by their tags, and hyperparameters (``config.NAME``).
+
+    Args:
+        within: the folder of the file, below that of the run; Keras has one for each split.
 
     Raises:
         ResultsError: it is no event.
@@ -68,8 +73,11 @@ def row_of(file: Path, record: bytes) -> dict[str, Any]:
         for value in event.summary.value:
             if value.tag.startswith("_hparams_/session_start"):
                 row |= _settings(value)
-            elif (scalar := _scalar(value)) is not None:
-                row |= {"step": event.step, value.tag: scalar}
+            elif not HPARAMS.fullmatch(within) and (scalar := _scalar(value)) is not None:
+                # Keras counts epochs there, and updates in evaluation_loss_vs_iterations.
+                count = "epoch" if within and value.tag.startswith("epoch_") else "step"
+                name = within if within.startswith(f"{value.tag}_") else value.tag
+                row |= {count: event.step, PARTS.get(within, "") + name: scalar}
     except Exception as error:  # protobuf's, which tensorboardX brings
         raise ResultsError(f"{file} holds what is no event of TensorBoard") from error
     return row
@@ -78,23 +86,23 @@ def row_of(file: Path, record: bytes) -> dict[str, Any]:
 def _read(folder: Path) -> TableFile | None:
     rows, places = [], []
     settings: dict[str, Any] = {}
-    for file in sorted(folder.glob("*tfevents*")) if folder.is_dir() else [folder]:
+    for file in [folder] if folder.is_file() else files_of(folder):
+        within = file.parent.relative_to(folder).name if folder.is_dir() else ""
         for number, (_, record) in enumerate(records(file.read_bytes()), start=1):
-            row = row_of(file, record)
-            if "step" in row:
+            row = row_of(file, record, within)
+            if {"step", "epoch"} & {*row}:
                 rows.append(row)
-                places.append(f"{file.name} record {number}")
+                places.append(f"{file.relative_to(folder.parent)} record {number}")
             else:
                 settings |= row
+    if any("step" in row for row in rows):
+        kept = [at for at, row in enumerate(rows) if "step" in row]
+        rows, places = [rows[at] for at in kept], [places[at] for at in kept]
     if not rows:
         return None
     table = TableFile.of_rows(folder, [{**settings, **row} for row in rows], places)
-    return replace(table, means={"step": "step"}, logged=True)
+    means = {"step": "step"} if table.has("step") else {}
+    return replace(table, means=means, logged=True)
 
 
-FORMAT = Format(
-    name="event files of TensorBoard",
-    files=("*tfevents*",),
-    read=_read,
-    runs=lambda files: files if len(files) == 1 else [*dict.fromkeys(f.parent for f in files)],
-)
+FORMAT = Format(name="event files of TensorBoard", files=("*tfevents*",), read=_read, runs=runs)

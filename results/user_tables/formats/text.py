@@ -12,6 +12,7 @@ from results.user_tables.formats.format import Format
 from results.user_tables.formats.lines import measured, text_of
 from results.user_tables.table_file import TableFile
 
+_LINE_END = re.compile(r"\r\n?|\n")
 _TOKENS = re.compile(r"tokens per iteration will be: ([\d,]+)")
 """Of nanoGPT: what an update takes, on all devices together."""
 _SETTINGS = {
@@ -28,7 +29,7 @@ _ASSIGNED = re.compile(r"Overriding: (\w+) = (.+)")
 def _read(path: Path) -> TableFile | None:
     rows, places = [], []
     settings: dict[str, Any] = {}
-    for number, line in enumerate(text_of(path).split("\n"), start=1):
+    for number, line in enumerate(_LINE_END.split(text_of(path)), start=1):
         for name, pattern in _SETTINGS.items():
             if match := pattern.search(line):
                 settings[name] = match[1].replace(",", "")

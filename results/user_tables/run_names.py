@@ -1,0 +1,86 @@
+"""What the names of runs, of their folders or their files say: ``adamw-bs64-lr3e-4-seed0``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from results.errors import ResultsError
+from results.user_tables import names
+from results.user_tables.table_file import TableFile
+
+_SIZE = r"(?<![a-z])(?:g?bs|bsz|batch|batch[-_ ]?size)(?:[-_=]|: ?)?(\d+(?:ki?)?)(?![\d.]|[a-z])"
+_VALUE = r"[-_=]?(\d+(?:\.\d+)?(?:e-?\d+)?)(?![\d.]|[a-z])"
+_SAID = {
+    "batch_size": re.compile(_SIZE, re.IGNORECASE),
+    "learning_rate": re.compile(rf"(?<![a-z])(?:lr|learning[-_ ]?rate){_VALUE}", re.IGNORECASE),
+    "weight_decay": re.compile(rf"(?<![a-z])(?:wd|weight[-_ ]?decay){_VALUE}", re.IGNORECASE),
+    "seed": re.compile(r"(?<![a-z])seed[-_=]?(\d+)", re.IGNORECASE),
+}
+_MULTIPLE = re.compile(
+    r"(?<![a-z])(?:gas?|acc(?:um)?|n?gpus?|dp)[-_=]?(?!1(?!\d))\d+", re.IGNORECASE
+)
+_TEXT = re.compile(r"[a-z]{3,}", re.IGNORECASE)
+
+
+def _columns(table: TableFile) -> Iterator[str]:
+    aliases = (*names.AXES["run"], "name")
+    yield from (each for each in ("run", "file") if table.has(each))
+    yield from names.candidates(table, aliases, config=False)
+
+
+def _said(table: TableFile, setting: str) -> TableFile:
+    """With the column ``setting``, if each name says it once."""
+    for column in _columns(table):
+        texts = [str(cell) for cell in table.columns[column]]
+        said = [_SAID[setting].findall(text) for text in texts]
+        if said and all(len({*each}) == 1 for each in said):
+            means = {**table.means, setting: f"as {column} says ({texts[0]})"}
+            made = table.with_columns({setting: [each[0] for each in said]})
+            return replace(made, means=means)
+    return table
+
+
+def with_batch_size_of_names(table: TableFile) -> TableFile:
+    """With the batch size, if each name says it.
+
+    Raises:
+        ResultsError: they say by what it is to be multiplied, too.
+    """
+    made = _said(table, "batch_size")
+    for column in _columns(table) if made is not table else ():
+        for cell in table.columns[column]:
+            if multiple := _MULTIPLE.search(str(cell)):
+                raise ResultsError(
+                    f"{table.path}: {column} {cell} may say the batch size of one device's forward "
+                    f"pass, for {multiple[0]} is there too",
+                    hint="add a column batch_size, or a config.json beside each log",
+                )
+    return made
+
+
+def with_settings_of_names(table: TableFile) -> TableFile:
+    """With the settings that each name says and no column has, and with the column ``name`` of what
+    else they say, if runs of several batch sizes share it: ``adamw`` and ``muon``."""
+    for setting in ("learning_rate", "weight_decay", "seed"):
+        if not any(names.candidates(table, names.SETTINGS[setting], config=True)):
+            table = _said(table, setting)
+    column = next(_columns(table), None)
+    if column is None or column == "file" or table.has("name"):
+        return table
+    parts = {cell: _parts(str(cell)) for cell in table.columns[column]}
+    common = set.intersection(*map(set, parts.values()))
+    said = {
+        cell: " ".join(part for part in each if part not in common) for cell, each in parts.items()
+    }
+    if not 2 <= len({*said.values()}) <= len(said) / 2:
+        return table
+    made = table.with_columns({"name": [said[cell] for cell in table.columns[column]]})
+    return replace(made, means={**table.means, "name": f"what else {column} says"})
+
+
+def _parts(name: str) -> list[str]:
+    for pattern in _SAID.values():
+        name = pattern.sub(" ", name)
+    return _TEXT.findall(name)
