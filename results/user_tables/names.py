@@ -11,6 +11,7 @@ AXES = {
     "step": (
         *("step", "global_step", "train_global_step", "trainer_global_step", "num_updates"),
         *("updates", "update", "optimizer_step", "iteration", "iter", "iters", "itr"),
+        *("current_steps", "time_batch"),  # of LLaMA-Factory and of Composer
     ),
     "steps": ("steps", "steps_to_target"),
     "tokens": (
@@ -86,7 +87,7 @@ _ENVIRONMENT = re.compile(
     r"|git_(commit|sha|hash)|commit|hostname_\w+|(start|end)_time|time_\w+|datetime_\w+|user|gpu"
     r"|done|experiment_id|artifact_uri|wandb(_\w+)?|tags_mlflow_\w+)"
 )
-_TIME = re.compile(r"\d{4}-\d\d-\d\d([T _]|$)")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d([T _]|$)|(\d+ days?,? )?\d+:\d\d(:\d\d(\.\d+)?)?$")
 _LONG = ("loss", "error", "entropy", "perplexity", "bits_per_byte", "accuracy", "recall", "score")
 _SHORT = {
     *("ppl", "nll", "bpb", "wer", "mse", "mae", "fid", "acc", "top1", "top5", "auc", "f1", "bleu"),
@@ -125,7 +126,7 @@ def is_environment(name: str) -> bool:
 
 
 def are_times(cells: Sequence[object]) -> bool:
-    """Whether a column has the date, or the date and time, of each row."""
+    """Whether a column has a date, a time of day, or how long something took."""
     return all(cell is None or _TIME.match(str(cell)) for cell in cells)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -62,19 +63,21 @@ def with_batch_size_of_names(table: TableFile) -> TableFile:
 
 def with_settings_of_names(table: TableFile) -> TableFile:
     """With the settings that each name says and no column has, and with the column ``name`` of what
-    else they say, if runs of several batch sizes share it: ``adamw`` and ``muon``."""
+    else they say, if several share it: ``adamw`` and ``muon``."""
     for setting in ("learning_rate", "weight_decay", "seed"):
         if not any(names.candidates(table, names.SETTINGS[setting], config=True)):
             table = _said(table, setting)
     column = next(_columns(table), None)
-    if column is None or column == "file" or table.has("name"):
+    if column is None or table.has("name"):
         return table
     parts = {cell: _parts(str(cell)) for cell in table.columns[column]}
     common = set.intersection(*map(set, parts.values()))
     said = {
         cell: " ".join(part for part in each if part not in common) for cell, each in parts.items()
     }
-    if not 2 <= len({*said.values()}) <= len(said) / 2:
+    if column == "file":  # a table each: of a seed, or of what makes a curve
+        return table if any(said.values()) else table.renamed({"run": "file"})
+    if sum(count > 1 for count in Counter(said.values()).values()) < 2:
         return table
     made = table.with_columns({"name": [said[cell] for cell in table.columns[column]]})
     return replace(made, means={**table.means, "name": f"what else {column} says"})

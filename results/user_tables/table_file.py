@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, time, timedelta
@@ -127,11 +128,13 @@ class TableFile:
         """Refuse a table without ``column``, naming the nearest that it has."""
         if column in self.columns:
             return
-        hint = nearest(column, self.columns, NEEDED, form=f"rename {{!r}}? {NEEDED}")
+        near = nearest(column, self.columns, form="{}")
+        rename = f"rename {near!r}? " if near else ""
+        given = shlex.quote(f"{column}={near or 'THEIRS'}")
         raise ResultsError(
             f"{self.path} has no column {column!r}",
-            hint=f"{hint}; it has {', '.join(self.columns)}; batchscale import takes "
-            f"--map {column}=THEIRS",
+            hint=f"{rename}{NEEDED}; it has {', '.join(self.columns)}; batchscale import takes "
+            f"--map {given}",
         )
 
     def fail(self, row: int, message: str, hint: str | None = None) -> ResultsError:

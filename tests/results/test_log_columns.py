@@ -167,6 +167,12 @@ def test_a_batch_size_beside_multiples_is_asked_about(tmp_path: Path, multiple: 
     assert reached(written(tmp_path, curves().assign(**{multiple: 1}))) == TRUE
 
 
+def test_the_hint_names_the_nearest_column(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match="has no column 'batch_size'") as caught:
+        read_log(file(tmp_path, "Batch sise,steps\n8,100\n"))
+    assert str(caught.value.hint).endswith("--map 'batch_size=Batch sise'")
+
+
 def test_two_batch_sizes_that_differ_are_asked_about(tmp_path: Path) -> None:
     path = file(tmp_path, "batch_size,bs,steps\n8,4,100\n")
     with pytest.raises(ResultsError, match="batch_size and bs differ, and either may be"):
@@ -235,6 +241,7 @@ def test_times_that_runs_share_make_no_curves(tmp_path: Path) -> None:
     frame["when"] = [
         f"2026-11-01 10:00:{step % 7:02}" for step in frame.groupby("batch_size").cumcount()
     ]
+    frame["elapsed"] = [f"0:{size % 7:02}:09" for size in frame["batch_size"] + frame["step"]]
     assert reached(written(tmp_path, frame)) == TRUE
 
 

@@ -99,86 +99,6 @@ def test_metrics_of_sacred(tmp_path: Path) -> None:
     assert reached(tmp_path / "runs") == some()
 
 
-# Printed lines.
-
-
-def of_megatron(size: int, at: int, step: int, loss: float) -> list[str]:
-    used = size if at < 20 else 4 * size
-    return [
-        f"[default0]: [2026-11-01 10:00:00] iteration {step:8}/  5000 | consumed samples: "
-        f"{step * size:12} | elapsed time per iteration (ms): {1200 + at} | learning rate: "
-        f"{1 / step:.6E} | global batch size: {used:5} | lm loss: {0.9 * loss:.6E} | grad norm: "
-        "0.812 | number of skipped iterations:   0 | number of nan iterations:   0 |",
-        f" validation loss at iteration {step} on validation set | lm loss value: {loss:.8E} | lm "
-        f"loss PPL: {2 * loss:.6E} |",
-        f" validation loss at iteration {step} on test set | lm loss value: {0.5 * loss:.6E} |",
-    ]
-
-
-def of_fairseq(_: int, at: int, step: int, loss: float) -> list[str]:
-    train = {"epoch": at, "update": at + 0.5, "loss": f"{0.9 * loss}", "num_updates": f"{step}"}
-    valid = {"epoch": at, "valid_loss": f"{loss}", "valid_num_updates": f"{step}"}
-    return [
-        f"2026-11-01 10:00:00 | INFO | train_inner | {json.dumps(train)}",
-        f"2026-11-01 10:00:00 | INFO | valid | {json.dumps(valid)}",
-    ]
-
-
-def of_modded_nanogpt(_: int, at: int, step: int, loss: float) -> list[str]:
-    return [f"step:{step}/1750 val_loss:{loss:.9f} train_time:{1234 * at}ms step_avg:12.3ms"]
-
-
-def of_nanochat(_: int, __: int, step: int, loss: float) -> list[str]:
-    return [
-        f"step {step:05}/21400 (0.05%) | loss: {0.9 * loss:.6f} | grad norm: 0.1 | dt: 300.12ms | "
-        "tok/sec: 1,234,567 | mfu: 45.67",
-        f"Step {step:05} | Validation bpb: {loss:.9f}",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("kind", "metric"),
-    [
-        (of_megatron, "val_lm_loss"),
-        (of_fairseq, "valid_loss"),
-        (of_modded_nanogpt, "val_loss"),
-        (of_nanochat, "Validation_bpb"),
-    ],
-)
-def test_lines_of_other_programs(tmp_path: Path, kind: Any, metric: str) -> None:
-    place = folder(tmp_path / "logs")
-    for size in SOME:
-        text = ["using world size: 8", "step 1: 12 files are read"]
-        if kind is of_megatron:
-            text += [f"  global_batch_size ............... {size}", f"  lr {'.' * 40} 0.001"]
-            text += ["  seq_length ...................... 2048", "  make_vocab_size .... 128"]
-        for at, (step, loss) in enumerate(evaluations(size)):
-            text += kind(size, min(at, 19), step, loss)
-        (place / f"bs{size}.log").write_text("\n".join(text))
-    assert reached(place, f"{metric} < 1.00001") == some()
-    trials = results.open(tmp_path / "imported").trials
-    if kind is of_megatron:
-        assert set(trials["tokens_per_example"]) == {2048}
-        assert set(trials["learning_rate"]) == {0.001}
-        assert set(trials["status"]) == {"COMPLETE"}
-
-
-def test_a_batch_size_that_grows_in_lines_of_megatron(tmp_path: Path) -> None:
-    """Lines of validation do not print it: it is that of the update before."""
-    text = [line for at, look in enumerate(evaluations(64)) for line in of_megatron(64, at, *look)]
-    (tmp_path / "ramp.log").write_text("\n".join(text))
-    trials = results.open(tmp_path / "ramp.log").trials
-    assert json.loads(trials["batch_sizes"].item())["sizes"] == [64, 256]
-
-
-def test_a_file_whose_lines_report_nothing(tmp_path: Path) -> None:
-    (tmp_path / "out.log").write_text("epoch one: loss 3.1\nstep 3: 12 files\n")
-    with pytest.raises(ResultsError, match=r"out\.log has no line that reports a step and a metr"):
-        read_log(tmp_path / "out.log")
-    with pytest.raises(ResultsError, match=r"out\.log has no line that reports a step and a metr"):
-        read_log(tmp_path)
-
-
 # Trackers.
 
 
@@ -266,6 +186,16 @@ def test_folders_that_ray_names_by_settings(tmp_path: Path) -> None:
         (place / "result.json").write_text(lines(rows_of(size)))
     assert reached(tmp_path / "tune") == some()
     assert set(results.open(tmp_path / "imported").trials["learning_rate"]) == {0.1}
+
+
+def test_a_line_that_was_cut_off(tmp_path: Path) -> None:
+    """Its writer was killed; one among others is broken."""
+    path = tmp_path / "bs16.jsonl"
+    path.write_text(lines(rows_of(16)) + '{"step": 9000, "val_l')
+    assert reached(path, batch_size="step*0+16") == some([16])
+    path.write_text('{"step": 9000, "val_l\n' + lines(rows_of(16)))
+    with pytest.raises(ResultsError, match="line 1 is not JSON"):
+        read_log(path)
 
 
 def test_a_configuration_of_deepspeed(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ import results
 from results.errors import ResultsError
 from results.extensions import IMPORTS
 from tests.results.test_log_formats import SOME, folder, lines, some
-from tests.results.test_shapes_of_tables import evaluations, reached, written
+from tests.results.test_shapes_of_tables import TRUE, curves, evaluations, reached, written
 
+POINTS = ["batch_size", "steps"]
 TARGET = "val_loss < 1.00001"
 
 
@@ -64,6 +65,18 @@ def test_names_of_repetitions_make_none(tmp_path: Path, names: list[str]) -> Non
         for step, loss in evaluations(size)
     ]
     assert len(bs.regimes(written(tmp_path, pd.DataFrame(rows)), target=TARGET)) == 1
+
+
+@pytest.mark.parametrize("kind", ["points", "curves"])
+def test_a_table_of_each_seed(tmp_path: Path, kind: str) -> None:
+    """Is no curve of its own, as one of each optimizer is."""
+    place = folder(tmp_path / "tables")
+    for seed in (0, 1):
+        frame = curves() if kind == "curves" else pd.DataFrame(TRUE.items(), columns=POINTS)
+        frame.to_csv(place / f"results_seed{seed}.csv", index=False)
+    regimes = bs.regimes(place, target=TARGET if kind == "curves" else None)
+    assert len(regimes) == 1
+    assert set(results.open(place).trials["seed"]) == {0, 1}
 
 
 def test_columns_stand_above_names(tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ def json_table(path: Path) -> TableFile:
             try:
                 rows.append(json.loads(line))
             except (ValueError, RecursionError) as error:
+                if rows and text.endswith(line):  # its writer was killed
+                    break
                 raise ResultsError(f"{path} line {number} is not JSON: {error}") from error
             places.append(f"line {number}")
     for place, row in zip(places, rows, strict=True):

@@ -19,20 +19,19 @@ from results.user_tables.names import AXES, PARTS, is_metric, plain
 _GZIP = b"\x1f\x8b"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _REPORT = re.compile(
-    r"(?:\b(?P<split>val|eval|test)[a-z]*\b[^|]*?)?\b(?:step|iter|iteration)[ :]\s*"
-    r"(?P<step>\d[\d,]*)"
-    r"(?:\s*/\s*\d+)?(?: \([\d.]+%\))?(?: on (?P<set>validation|test) set)?"
-    r":?\s*[| ]\s*(?P<pairs>.*)",
+    r"(?:\b(?P<split>val|eval|test)[a-z]*\b[^|]*?)?\b(?:steps?|iter|iteration)[ :=[]+"
+    r"(?P<step>\d[\d,]*)(?:\s*/\s*\d+)?\]?(?: \([\d.]+%\))?"
+    r"(?: on (?P<set>validation|test) set)?[:,]?\s*[| ]\s*(?P<pairs>.*)",
     re.IGNORECASE,
 )
 """``step 250: val loss 3``, ``step:250/900 val_loss:3``, ``iteration 250/ 900 | lm loss: 3``.
 
-What follows has colons, or has none: the words of ``number of nan iterations: 0`` are no pair.
+What follows has colons or equal signs, or none: ``number of nan iterations: 0`` is one pair.
 """
 _NUMBER = r"(-?[\d.,]+(?:e[-+]?\d+)?|nan|-?inf)(?![\w.])"
 _PAIRS = {
     separated: re.compile(rf"([A-Za-z][\w /()]*?){by}{_NUMBER}", re.IGNORECASE)
-    for separated, by in {True: r":\s*", False: r"\s+"}.items()
+    for separated, by in {True: r"[:=]\s*", False: r"\s+"}.items()
 }
 _OF_SPLIT = re.compile(r"(?:train|valid|val|eval|test)_")
 
@@ -85,7 +84,7 @@ def measured(line: str) -> dict[str, Any] | None:
         return None
     split = PARTS.get((match["set"] or match["split"] or "").lower(), "")
     pairs = {}
-    for key, number in _PAIRS[":" in match["pairs"]].findall(match["pairs"]):
+    for key, number in _PAIRS[bool({":", "="} & {*match["pairs"]})].findall(match["pairs"]):
         name = metric_name(key.strip()).removesuffix("_value")
         name = name if _OF_SPLIT.match(name) else split + name
         pairs[name] = number.rstrip(",").replace(",", "")

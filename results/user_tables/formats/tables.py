@@ -44,7 +44,7 @@ def read_table_file(path: Path) -> TableFile:
 
 def _csv(path: Path) -> TableFile:
     text = text_of(path)
-    head = next((line for line in text.splitlines() if line.strip()), "")
+    head = next((line for line in text.splitlines() if line.strip() and line[0] != "#"), "")
     delimiter = max(",;\t ", key=lambda mark: head.count(mark) if mark != " " else 0.5)
     # In files, \n, \r\n or \r ends a line; other characters that do so for Python are text.
     lines = io.StringIO(text, newline="")

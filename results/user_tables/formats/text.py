@@ -48,4 +48,8 @@ def _read(path: Path) -> TableFile | None:
     return replace(table, means={"step": "step"}, logged=True)
 
 
-FORMAT = Format(name="printed lines", files=("*.log", "*.out", "*.txt"), read=_read)
+FORMAT = Format(
+    name="printed lines",
+    files=("*.log", "*.out", "*.err", "stdout*", "stderr*", "*.txt"),
+    read=_read,
+)
