@@ -25,8 +25,8 @@ from typing import Any
 import pandas as pd
 
 UNITS = {
-    "sample": "bert deepseekv3_671b flux1 gpt_oss_20b llama2_70b_lora llama31_405b llama31_8b "
-    "openfold qwen35_397b_grpo stable_diffusion unet3d",
+    "sample": "bert deepseekv3_671b dlrmv4 flux1 gpt_oss_20b llama2_70b_lora llama31_405b "
+    "llama31_8b openfold qwen35_397b_grpo stable_diffusion unet3d",
     "epoch": "cosmoflow deepcam dlrm dlrm_dcnv2 gnn maskrcnn oc20 resnet retinanet rgat rnnt ssd",
     "token": "gpt3",
 }

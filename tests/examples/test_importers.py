@@ -49,6 +49,7 @@ def test_mlperf(tmp_path: Path) -> None:
         ("training_4.1.0", "ssd", 256, [4]),
         ("training_5.0.0", "retinanet", 256, [5]),  # the same benchmark, renamed
         ("training_3.1.0", "sd", 512, [2000]),  # counted in steps once
+        ("training_6.1.0", "dlrmv4", 8192, [66_519_040]),
         ("hpc_3.0.0", "cosmoflow", 32, [20]),
         ("hpc_3.0.0", "cosmoflow", 128, [20]),
     )
@@ -59,6 +60,7 @@ def test_mlperf(tmp_path: Path) -> None:
         "ssd": [50 / 1024],
         "retinanet": [5 * 1_170_301 / 256],
         "stable_diffusion": [2000.0],
+        "dlrmv4": [8120.0],
         "cosmoflow": [20 / 32, 20 / 128],
     }
     assert set(trials["role"]) == {"repeat"}

@@ -260,6 +260,16 @@ def test_folders_that_are_parts_of_a_run_of_tensorboard(tmp_path: Path, kind: st
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_runs_of_tensorboard_that_are_named_like_parts(tmp_path: Path) -> None:
+    for size in SOME:
+        writer = SummaryWriter(str(tmp_path / "board" / f"bs{size}_train"))
+        for step, loss in evaluations(size):
+            writer.add_scalar("val_loss", loss, step)
+        writer.close()
+    assert reached(tmp_path / "board") == some()
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_epochs_of_keras_are_no_updates(tmp_path: Path) -> None:
     for name in ("train", "validation"):
         writer = SummaryWriter(str(tmp_path / "board" / "bs100" / name))

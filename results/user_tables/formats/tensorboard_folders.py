@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from pathlib import Path
 
 from results.user_tables.names import PARTS
@@ -12,15 +11,17 @@ HPARAMS = re.compile(r"\d{9,}(\.\d+)+")
 """The folder that ``add_hparams`` of torch makes."""
 
 
-def _is_part(folder: Path) -> bool:
-    """Whether a folder is by its name a part of the run of the folder that it is in: of Keras, of
-    ``add_scalars``, or the settings that ``add_hparams`` writes beside the scalars."""
-    return folder.name.rpartition("_")[2] in PARTS or bool(HPARAMS.fullmatch(folder.name))
+def _is_part(folder: Path, *, beside: bool) -> bool:
+    """Whether a folder is by its name a part of the run of the folder that it is in: of Keras, or,
+    if event files are ``beside`` it, of ``add_scalars`` and ``add_hparams``."""
+    of_torch = folder.name.rpartition("_")[2] in PARTS or bool(HPARAMS.fullmatch(folder.name))
+    return folder.name in PARTS or (beside and of_torch)
 
 
 def files_of(folder: Path) -> list[Path]:
     """The event files of a run, by name."""
-    parts = [each for each in folder.iterdir() if each.is_dir() and _is_part(each)]
+    beside = any(folder.glob("*tfevents*"))
+    parts = [each for each in folder.iterdir() if each.is_dir() and _is_part(each, beside=beside)]
     return sorted(file for each in (folder, *parts) for file in each.glob("*tfevents*"))
 
 
@@ -29,12 +30,9 @@ def runs(files: list[Path]) -> list[Path]:
     if len(files) == 1:
         return files
     folders = [*dict.fromkeys(file.parent for file in files)]
-    parts = Counter(each.parent for each in folders if _is_part(each))
-    return [
-        *dict.fromkeys(
-            each.parent
-            if _is_part(each) and (each.parent in folders or parts[each.parent] > 1)
-            else each
-            for each in folders
-        )
-    ]
+    found = []
+    for each in folders:
+        beside = each.parent in folders
+        several = sum(_is_part(f, beside=beside) and f.parent == each.parent for f in folders) > 1
+        found.append(each.parent if _is_part(each, beside=beside) and (beside or several) else each)
+    return [*dict.fromkeys(found)]
