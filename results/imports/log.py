@@ -133,8 +133,8 @@ def said(
     ]
     unused = [
         name
-        for name in log.original.columns
-        if not table.has(name) and is_environment(short(name, log.original))
+        for name, cells in log.original.columns.items()
+        if not table.has(name) and is_environment(short(name, log.original), cells)
     ]
     ramps = [str(trial["trial"]) for trial in trials if trial["batch_sizes"]]
     lines = {

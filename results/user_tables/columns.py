@@ -278,7 +278,7 @@ def _named(table: TableFile) -> TableFile:
     theirs: dict[str, str] = {}
     for old, cells in table.columns.items():
         name = names.short(old, table)
-        where = names.is_environment(name) or names.are_times(cells)
+        where = names.is_environment(name, cells)
         if old == _CALLS or (where and old not in TRIALS.names and old not in _KEPT):
             continue
         if names.is_config(old, table):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -26,8 +27,12 @@ def mapped(table: TableFile, given: Mapping[str, str]) -> TableFile:
         ours: computed(table, ours, text) for ours, text in given.items() if ours not in columns
     }
     for ours in made:
-        if table.has(ours) and ours not in (*columns.values(), *_parts(given[ours])):
-            raise _double(table, ours, given[ours])
+        parts = re.split(r"\s*[+*]\s*", given[ours].strip())
+        if table.has(ours) and ours not in (*columns.values(), *parts):
+            raise ResultsError(
+                f"{table.path} would have two columns {ours!r}: {given[ours]!r} and {ours!r}",
+                hint=f"rename the column {ours!r} too: {ours}_old={ours}",
+            )
     kept = table.renamed(columns).with_columns(made)
     return replace(kept, means={**table.means, **given})
 
@@ -51,10 +56,6 @@ def computed(table: TableFile, ours: str, text: str) -> list[Any]:
     return [int(each) if each is not None and each % 1 == 0 else each for each in total]
 
 
-def _parts(text: str) -> list[str]:
-    return [part.strip() for term in text.split("+") for part in term.split("*")]
-
-
 def _factor(table: TableFile, ours: str, text: str) -> list[float | None]:
     name = _column(table, text)
     if name is not None:
@@ -75,10 +76,3 @@ def _column(table: TableFile, text: str) -> str | None:
         return text
     columns = [name for name in table.columns if short(name, table) == text]
     return columns[0] if len(columns) == 1 else None
-
-
-def _double(table: TableFile, ours: str, theirs: str) -> ResultsError:
-    return ResultsError(
-        f"{table.path} would have two columns {ours!r}: {theirs!r} and {ours!r}",
-        hint=f"rename the column {ours!r} too: {ours}_old={ours}",
-    )

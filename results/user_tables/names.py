@@ -120,14 +120,11 @@ def short(name: str, table: TableFile) -> str:
     return name
 
 
-def is_environment(name: str) -> bool:
-    """Whether a column says where and when a run was, which is no setting."""
-    return bool(_ENVIRONMENT.fullmatch(plain(name)))
-
-
-def are_times(cells: Sequence[object]) -> bool:
-    """Whether a column has a date, a time of day, or how long something took."""
-    return all(cell is None or _TIME.match(str(cell)) for cell in cells)
+def is_environment(name: str, cells: Sequence[object]) -> bool:
+    """Whether a column says where and when a run was, which is no setting: by its name, or by
+    dates, times of day, or how long something took."""
+    times = all(cell is None or _TIME.match(str(cell)) for cell in cells)
+    return times or bool(_ENVIRONMENT.fullmatch(plain(name)))
 
 
 def of_split(name: str) -> bool:

@@ -20,7 +20,7 @@ _SAID = {
     "seed": re.compile(r"(?<![a-z])seed[-_=]?(\d+)", re.IGNORECASE),
 }
 _MULTIPLE = re.compile(
-    r"(?<![a-z])(?:gas?|acc(?:um)?|n?gpus?|dp)[-_=]?(?!1(?!\d))\d+", re.IGNORECASE
+    r"(?<![a-z])(?:gas?|acc(?:um)?|n?gpus?|dp)[-_=]?(?![01](?!\d))\d+", re.IGNORECASE
 )
 _TEXT = re.compile(r"[a-z]{3,}", re.IGNORECASE)
 

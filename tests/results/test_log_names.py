@@ -102,5 +102,5 @@ def test_multiples_of_a_batch_size_are_asked_about(tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match="of one device's forward pass, for ga4 is there too"):
         results.open(place)
     for size in SOME:
-        (place / f"bs{size // 4}_ga4.jsonl").rename(place / f"bs{size}_ga1.jsonl")
+        (place / f"bs{size // 4}_ga4.jsonl").rename(place / f"bs{size}_ga1_gpu0.jsonl")
     assert reached(place) == some()

@@ -30,9 +30,9 @@ def runs(files: list[Path]) -> list[Path]:
     if len(files) == 1:
         return files
     folders = [*dict.fromkeys(file.parent for file in files)]
-    found = []
+    roots = []
     for each in folders:
         beside = each.parent in folders
         several = sum(_is_part(f, beside=beside) and f.parent == each.parent for f in folders) > 1
-        found.append(each.parent if _is_part(each, beside=beside) and (beside or several) else each)
-    return [*dict.fromkeys(found)]
+        roots.append(each.parent if _is_part(each, beside=beside) and (beside or several) else each)
+    return [*dict.fromkeys(roots)]
