@@ -191,8 +191,8 @@ def logs(trial: str, results: str | Path | Location | None = None, *, stderr: bo
 
     location = Location.of(results or default_results())
     folder = Path(location.path) / FOLDER
-    found = folder.glob(f"{glob.escape(trial)}*") if location.local else []
-    matches = [path for path in sorted(found) if not path.suffix]  # the others: on further nodes
+    paths = folder.glob(f"{glob.escape(trial)}*") if location.local else []
+    matches = [path for path in sorted(paths) if not path.suffix]  # the others: on further nodes
     if len(matches) != 1:
         what = (
             f"{count(len(matches), 'trial')} of programs begin"

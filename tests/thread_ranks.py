@@ -19,7 +19,7 @@ class ThreadRanks:
 
     def __init__(self, rank: int, group: list[ThreadRanks], barrier: threading.Barrier) -> None:
         self.rank, self.group, self.barrier = rank, group, barrier
-        self.size = barrier.parties
+        self.size, self.address = barrier.parties, "127.0.0.1"
         self.given: Any = None
 
     def all_reduce_(self, tensor: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 Without it, by JSON objects in lines of standard output. With it,
 
-- ``nanogpt``, ``torchtitan``: by what these print;
+- ``nanogpt``, ``torchtitan``, ``megatron``: by what these print;
 - a regular expression with a group ``step``, and one for each metric: by lines that it is found in;
 - a path below ``{folder}``, with ``*`` for what is not known before: by rows of a CSV file
   (``.csv``), by event files of TensorBoard (a folder, with ``/`` at its end), or else by lines of
@@ -26,10 +26,10 @@ from experiments.errors import ExperimentError
 from experiments.programs.reports import Followed, Report
 from results.errors import ResultsError
 from results.user_tables.formats.lines import measured
-from results.user_tables.formats.tensorboard import records, row_of
+from results.user_tables.formats.tensorboard_events import records, row_of
 from results.user_tables.table_file import number
 
-PRINTED = ("nanogpt", "torchtitan")
+PRINTED = ("nanogpt", "torchtitan", "megatron")
 """Whose printed lines are known by name."""
 _JSON = r"^\s*\{.*\}\s*$"
 _OF_LIGHTNING = "metrics.csv"
@@ -92,7 +92,7 @@ class Metrics:
         if self.text is None:
             return _JSON
         if self.text in PRINTED:
-            return r"\b(step|iter)\b"
+            return r"(?i)\b(step|iter|iteration)\b"
         return self.pattern or ""
 
     @property
@@ -137,7 +137,12 @@ class Metrics:
             return said
         path = self.text.removeprefix(f"{_FOLDER}/")
         if self.text.endswith("/"):
-            return [*said, _Files(folder, f"{path}**/*tfevents*", _Events)]
+            base = folder / path
+
+            def events(file: Path) -> Source:
+                return _Events(file, file.parent.relative_to(base).name)
+
+            return [*said, _Files(folder, f"{path}**/*tfevents*", events)]
         if path.endswith(".csv"):
             return [*said, _Files(folder, path, _Rows)]
         return [*said, _Files(folder, path, lambda file: LinesOf(file, Report.of_line))]
@@ -185,8 +190,8 @@ class _Rows:
 class _Events:
     """An event file of TensorBoard."""
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._read = path, 0
+    def __init__(self, path: Path, within: str) -> None:
+        self._path, self._within, self._read = path, within, 0
 
     def more(self, *, ended: bool = False) -> Iterator[Report]:
         """As of ``Source``."""
@@ -198,7 +203,7 @@ class _Events:
         for end, record in records(data):
             self._read = start + end
             try:
-                said = row_of(self._path, record)
+                said = row_of(self._path, record, self._within)
             except ResultsError as error:
                 raise ExperimentError(str(error)) from error
             if report := _report(said):

@@ -2,91 +2,47 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from results.errors import ResultsError
 from results.user_tables.formats.format import Format
-from results.user_tables.formats.tensorboard_folders import HPARAMS, files_of, runs
+from results.user_tables.formats.tensorboard_events import HPARAMS, records, row_of
 from results.user_tables.names import PARTS
 from results.user_tables.table_file import TableFile
 
-_HEAD = struct.Struct("<QI")  # the length of a record and its checksum; another one follows it
-_TYPES = {1: "<f", 2: "<d"}  # DT_FLOAT and DT_DOUBLE
+
+def _is_part(folder: Path, *, beside: bool) -> bool:
+    """Whether a folder is by its name a part of the run of the folder that it is in: of Keras, or,
+    if event files are ``beside`` it, of ``add_scalars`` and ``add_hparams``."""
+    of_torch = folder.name.rpartition("_")[2] in PARTS or bool(HPARAMS.fullmatch(folder.name))
+    return folder.name in PARTS or (beside and of_torch)
 
 
-def records(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The whole records of a file, or of a part that begins with one, each with the byte behind it.
-
-    Its writer may be within the last one, or have been killed there.
-    """
-    at = 0
-    while at + _HEAD.size <= len(data):
-        (length, _) = _HEAD.unpack_from(data, at)
-        start, at = at + _HEAD.size, at + _HEAD.size + length + 4
-        if at > len(data):
-            return
-        yield at, data[start : start + length]
+def _files_of(folder: Path) -> list[Path]:
+    """The event files of a run, by name."""
+    beside = any(folder.glob("*tfevents*"))
+    parts = [each for each in folder.iterdir() if each.is_dir() and _is_part(each, beside=beside)]
+    return sorted(file for each in (folder, *parts) for file in each.glob("*tfevents*"))
 
 
-def _scalar(value: Any) -> float | None:
-    if value.HasField("simple_value"):
-        return float(value.simple_value)
-    tensor = value.tensor
-    if value.HasField("tensor") and not tensor.tensor_shape.dim:
-        if tensor.tensor_content and tensor.dtype in _TYPES:
-            return float(struct.unpack(_TYPES[tensor.dtype], tensor.tensor_content)[0])
-        numbers = [*tensor.float_val, *tensor.double_val]
-        return numbers[0] if len(numbers) == 1 else None
-    return None
-
-
-def _settings(value: Any) -> dict[str, Any]:
-    """The hyperparameters of ``add_hparams``."""
-    from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
-
-    data = HParamsPluginData.FromString(value.metadata.plugin_data.content)
-    return {
-        f"config.{name}": getattr(each, str(each.WhichOneof("kind")))
-        for name, each in data.session_start_info.hparams.items()
-        if each.WhichOneof("kind")
-    }
-
-
-def row_of(file: Path, record: bytes, within: str = "") -> dict[str, Any]:
-    """The step of a record, its numbers by their tags, and hyperparameters (``config.NAME``).
-
-    Args:
-        within: the folder of the file, below that of the run; Keras has one for each split.
-
-    Raises:
-        ResultsError: it is no event.
-    """
-    from tensorboardX.proto.event_pb2 import Event
-
-    row: dict[str, Any] = {}
-    try:
-        event = Event.FromString(record)
-        for value in event.summary.value:
-            if value.tag.startswith("_hparams_/session_start"):
-                row |= _settings(value)
-            elif not HPARAMS.fullmatch(within) and (scalar := _scalar(value)) is not None:
-                # Keras counts epochs there, and updates in evaluation_loss_vs_iterations.
-                count = "epoch" if within and value.tag.startswith("epoch_") else "step"
-                name = within if within.startswith(f"{value.tag}_") else value.tag
-                row |= {count: event.step, PARTS.get(within, "") + name: scalar}
-    except Exception as error:  # protobuf's, which tensorboardX brings
-        raise ResultsError(f"{file} holds what is no event of TensorBoard") from error
-    return row
+def _runs(files: list[Path]) -> list[Path]:
+    """The folders of runs, which have event files or parts that have some; a file alone is one."""
+    if len(files) == 1:
+        return files
+    folders = [*dict.fromkeys(file.parent for file in files)]
+    roots = []
+    for each in folders:
+        beside = each.parent in folders
+        several = sum(_is_part(f, beside=beside) and f.parent == each.parent for f in folders) > 1
+        roots.append(each.parent if _is_part(each, beside=beside) and (beside or several) else each)
+    return [*dict.fromkeys(roots)]
 
 
 def _read(folder: Path) -> TableFile | None:
     rows, places = [], []
     settings: dict[str, Any] = {}
-    for file in [folder] if folder.is_file() else files_of(folder):
+    for file in [folder] if folder.is_file() else _files_of(folder):
         within = file.parent.relative_to(folder).name if folder.is_dir() else ""
         for number, (_, record) in enumerate(records(file.read_bytes()), start=1):
             row = row_of(file, record, within)
@@ -105,4 +61,4 @@ def _read(folder: Path) -> TableFile | None:
     return replace(table, means=means, logged=True)
 
 
-FORMAT = Format(name="event files of TensorBoard", files=("*tfevents*",), read=_read, runs=runs)
+FORMAT = Format(name="event files of TensorBoard", files=("*tfevents*",), read=_read, runs=_runs)

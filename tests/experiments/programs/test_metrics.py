@@ -117,6 +117,13 @@ print("[titan] 2025-01-01 - root - INFO - validate step: 10  loss:  2.5  memory:
       file=sys.stderr)
 print("[titan] 2025-01-01 - root - INFO - validate step: 20  loss:  0.25", file=sys.stderr)
 """
+MEGATRON = """
+print(" [2025-01-01 10:00:00] iteration       10/     100 | consumed samples:          640 | "
+      "elapsed time per iteration (ms): 3000.1 | learning rate: 1.0E-04 | "
+      "lm loss: 2.500000E+00 | val loss: 2.5 |")
+print(" [2025-01-01 10:00:30] iteration       20/     100 | consumed samples:         1280 | "
+      "lm loss: 2.000000E+00 | val loss: 0.25 |")
+"""
 OWN = """
 print("epoch 1 | updates 10 | dev 2.5000 | 3 s")
 print("epoch 2 | updates 20 | dev 0.2500 | 3 s")
@@ -128,6 +135,7 @@ print("epoch 2 | updates 20 | dev 0.2500 | 3 s")
     [
         ("nanogpt", NANOGPT),
         ("torchtitan", TORCHTITAN),
+        ("megatron", MEGATRON),
         (r"updates (?P<step>\d+) \| dev (?P<val_loss>\S+)", OWN),
     ],
 )
