@@ -91,6 +91,9 @@ def compare(plain: pd.DataFrame, tokens: pd.DataFrame) -> set[str]:
     scaled = set()
     for name in plain.columns:
         before, after = plain[name], tokens[name]
+        if name == "unit":
+            assert {*after} == {"tokens"}
+            continue
         if before.map(lambda cell: isinstance(cell, str)).any():
             texts, in_tokens = (column.fillna("").map(str).tolist() for column in (before, after))
             assert [_in_tokens(text) for text in texts] == in_tokens, name

@@ -134,15 +134,12 @@ def regimes_of(file: str, folder: Path, sizes: list[int], trials: int) -> Any:
 
 
 def assert_within_intervals(row: Any, other: Any) -> None:
-    """Each has the other's points and regimes within its intervals."""
-    for one, beside in ((row, other), (other, row)):
-        for point, same in zip(one["points"], beside["points"], strict=True):
-            if same["high"] is not None:  # else too few trials have reached it
-                assert same["low"] <= point["steps"] <= same["high"]
-        for name in ("perfect_scaling_until", "maximal_parallelism_from", "min_steps"):
-            low, high = one[name]["low"] or 0.0, one[name]["high"] or np.inf
-            assert low <= (beside[name]["high"] or np.inf)
-            assert high >= (beside[name]["low"] or 0.0)
+    """The intervals of all points and regimes overlap: neither can be told from the other."""
+    of_points = [(one, beside) for one, beside in zip(row["points"], other["points"], strict=True)]
+    names = ("perfect_scaling_until", "maximal_parallelism_from", "min_steps")
+    for one, beside in (*of_points, *((row[name], other[name]) for name in names)):
+        for lower, upper in ((one, beside), (beside, one)):
+            assert (lower["low"] or 0.0) <= (upper["high"] or np.inf)
 
 
 def regimes_of_class(workload: type[bs.Workload], folder: Path, **how: Any) -> Any:
