@@ -42,6 +42,7 @@ EXACT = {"batch_size", "examples"}
 """Columns that are exactly TOKENS times those in examples."""
 SCALED = EXACT | {"value", "low", "high", "limit", "perfect_scaling", "normalized_at"}
 SCALED |= {
+    "budget",
     "critical_batch_size",
     "min_examples",
     "fitted_examples",
