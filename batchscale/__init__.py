@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from batchscale.analysis import best_at_batch as best_at_batch
     from batchscale.analysis import laws as laws
     from batchscale.analysis import optimal_batch as optimal_batch
+    from batchscale.analysis import plan as plan
     from batchscale.analysis import plot as plot
     from batchscale.analysis import regimes as regimes
     from batchscale.analysis import serve as serve
@@ -61,6 +62,7 @@ _HOMES = {
     "new": "batchscale.api:new",
     "open": "batchscale.api:open",
     "optimal_batch": "batchscale.analysis:optimal_batch",
+    "plan": "batchscale.analysis:plan",
     "plot": "batchscale.analysis:plot",
     "query": "batchscale.api:query",
     "regimes": "batchscale.analysis:regimes",

@@ -17,7 +17,8 @@ from analysis.fit.knee_form import by_knee, check_form
 from analysis.fit.search_limits import search_effect
 from analysis.notes import codes
 from batchscale.output.errors import CommandError
-from results.errors import escaped
+from results.counts import count
+from results.errors import ResultsError, escaped
 from results.reader import Results
 from results.storage.save import destination
 
@@ -152,6 +153,42 @@ def best_at_batch(query: Query, progress: Progress | None = None) -> list[dict[s
     from analysis.fit.budgets.ranking import rankings
 
     return [each.to_dict() for each in rankings(FigureData(query, progress=progress).final_losses)]
+
+
+def plan(
+    query: Query,
+    devices: Sequence[int],
+    *,
+    price: float | None = None,
+    step_time: Any = None,
+    model: Mapping[str, float | None] | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Time and money to the target by the number of devices, of each curve.
+
+    Raises:
+        ResultsError: as ``regimes`` does; step times that cannot be read, or none at any batch size
+            that was tested.
+    """
+    from analysis.formatting import units
+    from analysis.machines import plan
+    from analysis.machines import step_time as times
+
+    taken = times.step_time(step_time, model or {})
+    data = _fitted(query, progress)
+    unit = units(curve.example_unit for curve in data.curves)
+    made = plan.plans(data.curves, data.regimes, taken, devices, price=price, unit=unit)
+    if not made:
+        raise ResultsError(
+            "no step time is known at the tested batch sizes of any curve, with any of "
+            f"{count(len(devices), 'number')} of devices",
+            hint="step times of batch sizes between those of the curves; each device needs an "
+            "example",
+        )
+    return {
+        "plans": [each.to_dict() for each in made],
+        "winners": [vars(each) for each in plan.winners(made)],
+    }
 
 
 def has_single_budget(query: Query) -> bool:

@@ -226,6 +226,18 @@ class Located:
             )
         return _joined(self._steps[x], level)
 
+    def steps_ratio(self, x: float, other: float, level: float) -> Ends:
+        """log S(x) - log S(other), of log batch sizes of the tested range."""
+        if abs(x - other) < 1e-9:
+            return 0.0, 0.0, 0.0
+        return _joined(
+            [
+                LinearProfile(fit, fit.family.log_steps(x) - fit.family.log_steps(other))
+                for fit in self.fits.every
+            ],
+            level,
+        )
+
     def change(self, *, small: bool) -> float:
         """By how much fitted examples rise over the first two doublings, or steps fall over the
         last two; a ratio."""

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from batchscale.cli import analysis, data, exchange, sweep, trial
+from batchscale.cli import analysis, data, exchange, plan, sweep, trial
 from batchscale.cli.kinds import KindCommand
 
 app = typer.Typer(
@@ -35,6 +35,7 @@ COMMANDS: dict[str, Callable[..., int | None]] = {
     "logs": trial.logs,
     "regimes": analysis.regimes,
     "techniques": analysis.techniques,
+    "plan": plan.plan,
     "plot": analysis.plot,
     "report": analysis.report,
     "query": data.query,

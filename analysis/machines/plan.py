@@ -1,0 +1,338 @@
+"""Time and money to the target by the number of devices, each with the batch size that is best.
+
+Seconds to target are S(B) · t(n, B): the steps of the fitted curve (``analysis.fit.locate``), which
+need no form, times the seconds of a step (``step_time``). Of n devices the batch size is taken at
+which that is least, of those that were tested and between them. The interval is that of S at this
+batch size, joined with that of t in quadrature of logs, which assumes independent errors; that the
+batch size was chosen by the same curve is not in it. What one number of devices saves over another
+is of one curve: the interval of S(B)/S(B') is the curve's own.
+
+Nothing is extrapolated. Where the best batch size is the smallest or the largest that was tested,
+and the curve is not level there, the time is an upper bound: beyond it may be a better one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from analysis.curves.curve import Curve
+from analysis.fit.comparisons import log_ratio
+from analysis.fit.interval import Interval
+from analysis.fit.locate import Located
+from analysis.fit.regimes import Regimes
+from analysis.machines.step_time import StepTime
+from analysis.notes import Note, codes
+
+LEVEL = 0.9
+NOTHING = 0.05
+"""The share of the time that more devices must save to be said to gain something."""
+_A_DOUBLING = 8
+"""Batch sizes that are compared."""
+_HOUR = 3600.0
+_Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A number of devices with its best batch size."""
+
+    curve: str
+    devices: int
+    batch_size: int
+    step_seconds: float
+    steps: Interval
+    seconds: Interval
+    """To the target; a bound above where a better batch size may lie beyond the tested ones."""
+    cost: Interval | None
+    """Of all devices over that time."""
+    saves: Interval | None = None
+    """The share of the time that is saved against the next smaller number of devices; None of the
+    first one, without an end where one of the two times is a bound."""
+    frontier: bool = False
+    """Whether no other choice, of any curve, is both quicker and cheaper."""
+
+    @property
+    def is_bound(self) -> bool:
+        return self.seconds.value is None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``batchscale.plan`` returns it."""
+        return {
+            "devices": self.devices,
+            "batch_size": self.batch_size,
+            "step_seconds": self.step_seconds,
+            "steps": self.steps.to_dict(),
+            "seconds": self.seconds.to_dict(),
+            "cost": None if self.cost is None else self.cost.to_dict(),
+            "saves": None if self.saves is None else self.saves.to_dict(),
+            "frontier": self.frontier,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The choices of one curve."""
+
+    group: Mapping[str, Any]
+    label: str
+    target: str
+    unit: str
+    choices: tuple[Choice, ...]
+    """By ascending number of devices; without those of which no step time is known."""
+    enough: Interval
+    """The least number of devices that takes at most ``NOTHING`` more time than the quickest; a
+    bound below where the quickest time is a bound itself."""
+    notes: tuple[Note, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``batchscale.plan`` returns it."""
+        return {
+            **self.group,
+            "label": self.label,
+            "target": self.target,
+            "unit": self.unit,
+            "choices": [choice.to_dict() for choice in self.choices],
+            "enough": self.enough.to_dict(),
+            "level": LEVEL,
+            "notes": list(self.notes),
+            "note_codes": codes(self.notes),
+        }
+
+
+def plans(
+    curves: Sequence[Curve],
+    fits: Sequence[Regimes | None],
+    times: StepTime,
+    devices: Sequence[int],
+    *,
+    price: float | None = None,
+    unit: str = "examples",
+) -> list[Plan]:
+    """A plan of each curve that has a fit, and a step time for any of ``devices``.
+
+    Args:
+        devices: ascending.
+        price: of a device, an hour.
+        unit: what batch sizes count.
+    """
+    made = [
+        _plan(curve, fit, times, devices, price, unit)
+        for curve, fit in zip(curves, fits, strict=True)
+        if fit is not None
+    ]
+    made = [plan for plan in made if plan.choices]
+    on = set[int]()
+    for alike in _alike(made).values():
+        on |= _frontier([choice for plan in alike for choice in plan.choices])
+    return [
+        replace(plan, choices=tuple(replace(c, frontier=id(c) in on) for c in plan.choices))
+        for plan in made
+    ]
+
+
+def _alike(made: Sequence[Plan]) -> dict[str, list[Plan]]:
+    """Plans for one workload, data set and target: their curves compete."""
+    alike: dict[str, list[Plan]] = {}
+    for plan in made:
+        workload, data = (str(plan.group.get(name) or "") for name in ("workload", "dataset"))
+        named = workload if data in ("", workload) else f"{workload} on {data}"
+        alike.setdefault(", ".join(filter(None, (named, plan.target))), []).append(plan)
+    return alike
+
+
+def _plan(
+    curve: Curve,
+    fit: Regimes,
+    times: StepTime,
+    devices: Sequence[int],
+    price: float | None,
+    unit: str,
+) -> Plan:
+    located = fit.located
+    bests = [_best(curve.label, located, times, n) for n in devices]
+    known = [each for each in bests if each is not None]
+    choices: list[Choice] = []
+    for at, each in enumerate(known):
+        choice = each.choice(located, price)
+        if at:
+            choice = replace(choice, saves=_saved(located, known[at - 1], each))
+        choices.append(choice)
+    notes = []
+    if lost := [n for n, each in zip(devices, bests, strict=True) if each is None]:
+        notes.append(Note("no_step_time", devices=lost))
+    if any(choice.is_bound for choice in choices):
+        notes.append(Note("best_at_end"))
+    if choices and not any(each.error for each in known):
+        notes.append(Note("exact_step_time"))
+    return Plan(
+        group=curve.group,
+        label=curve.label,
+        target=str(curve.target) if curve.target is not None else "",
+        unit=unit,
+        choices=tuple(choices),
+        enough=_enough(choices),
+        notes=tuple(notes),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Best:
+    """The best batch size of a number of devices."""
+
+    curve: str
+    devices: int
+    x: float
+    """Its log."""
+    seconds: float
+    """Of a step."""
+    error: float
+    """The standard error of their log."""
+    is_end: bool
+    """Whether a better one may lie beyond the tested ones."""
+
+    def choice(self, located: Located, price: float | None) -> Choice:
+        value, low, high = located.steps_at(self.x, LEVEL)
+        half, of_step = _Z * self.error, math.log(self.seconds)
+        logs = (
+            value + of_step,
+            value + of_step - math.hypot(value - low, half),
+            value + of_step + math.hypot(high - value, half),
+        )
+        seconds = Interval.of_logs(*logs)
+        if self.is_end:
+            seconds = Interval(high=seconds.high)
+        rate = None if price is None else price * self.devices / _HOUR
+        return Choice(
+            curve=self.curve,
+            devices=self.devices,
+            batch_size=round(math.exp(self.x)),
+            step_seconds=self.seconds,
+            steps=Interval.of_logs(value, low, high),
+            seconds=seconds,
+            cost=None if rate is None else _times(seconds, rate),
+        )
+
+
+def _best(curve: str, located: Located, times: StepTime, devices: int) -> _Best | None:
+    first, last = located.points.span
+    count = max(2, math.ceil((last - first) / math.log(2) * _A_DOUBLING))
+    more = np.log(times.sizes(curve, devices))
+    inside = more[(more >= first - 1e-9) & (more <= last + 1e-9)]
+    # Whole batch sizes; the tested ones are among them.
+    sizes = np.round(np.exp(np.concatenate([np.linspace(first, last, count), inside])))
+    sizes = np.unique(np.concatenate([sizes, np.round(np.exp(located.points.x))]))
+    x = np.clip(np.log(sizes), first, last)
+    seconds, errors = times.seconds(curve, devices, sizes)
+    known = np.flatnonzero(np.isfinite(seconds))
+    if not len(known):
+        return None
+    fit = located.fits.best
+    logs = np.array([fit.log_steps(float(each)) for each in x[known]]) + np.log(seconds[known])
+    at = known[int(logs.argmin())]
+    is_last = at == len(x) - 1 and not located.large_level
+    is_first = at == 0 and not located.small_level
+    return _Best(
+        curve=curve,
+        devices=devices,
+        x=float(x[at]),
+        seconds=float(seconds[at]),
+        error=float(errors[at]),
+        is_end=bool(is_last or is_first),
+    )
+
+
+def _saved(located: Located, fewer: _Best, more: _Best) -> Interval:
+    """1 - T(more)/T(fewer)."""
+    if fewer.is_end or more.is_end:
+        return Interval()
+    value, low, high = located.steps_ratio(more.x, fewer.x, LEVEL)
+    of_step = math.log(more.seconds / fewer.seconds)
+    half = _Z * math.hypot(more.error, fewer.error)
+    return Interval(
+        value=-math.expm1(value + of_step),
+        low=-math.expm1(value + of_step + math.hypot(high - value, half)),
+        high=-math.expm1(value + of_step - math.hypot(value - low, half)),
+    )
+
+
+def _times(interval: Interval, factor: float) -> Interval:
+    ends = (None if end is None else end * factor for end in interval.ends)
+    value, low, high = ends
+    return Interval(value=value, low=low, high=high)
+
+
+def _time(choice: Choice) -> float:
+    """The estimate, or the bound."""
+    value, _, high = choice.seconds.ends
+    return float(value if value is not None else high or math.inf)
+
+
+def _enough(choices: Sequence[Choice]) -> Interval:
+    if not choices:
+        return Interval()
+    quickest = min(map(_time, choices))
+    first = next(each for each in choices if _time(each) <= quickest * (1 + NOTHING))
+    least = float(first.devices)
+    if first.is_bound or first is choices[-1]:
+        return Interval(low=least)
+    return Interval(value=least)
+
+
+def _frontier(choices: Sequence[Choice]) -> set[int]:
+    """The choices that no other one beats in both time and cost: their ids."""
+    on: set[int] = set()
+    cheapest = math.inf
+    for choice in sorted(choices, key=lambda c: (_time(c), c.devices)):
+        cost = _time(choice) * choice.devices
+        if cost < cheapest * (1 - 1e-12):
+            on.add(id(choice))
+            cheapest = cost
+    return on
+
+
+@dataclass(frozen=True, kw_only=True)
+class Winner:
+    """The quickest curve at a number of devices."""
+
+    question: str
+    """The workload, the data and the target."""
+    devices: int
+    curve: str
+    significant: bool | None
+    """Whether it is quicker than each of the others by their intervals; None where one is a bound,
+    or there is no other."""
+
+
+def winners(made: Sequence[Plan]) -> list[Winner]:
+    """The quickest curve at each number of devices that several have."""
+    winning = []
+    for question, alike in _alike(made).items():
+        choices = [choice for plan in alike for choice in plan.choices]
+        for n in sorted({choice.devices for choice in choices}):
+            here = [choice for choice in choices if choice.devices == n]
+            if len(here) < 2:
+                continue
+            best, *others = sorted(here, key=_time)
+            apart: bool | None = None
+            if not any(choice.is_bound for choice in here):
+                apart = all(_is_quicker(best, other) for other in others)
+            winning.append(
+                Winner(question=question, devices=n, curve=best.curve, significant=apart)
+            )
+    return winning
+
+
+def _is_quicker(best: Choice, other: Choice) -> bool:
+    """Whether the ratio of two curves' times is below 1 by its interval (Zou & Donner 2008)."""
+    first, second = (
+        tuple(np.log(np.array([float(end or math.nan)])) for end in choice.seconds.ends)
+        for choice in (best, other)
+    )
+    _, _, high = log_ratio(first, second)
+    return bool(high[0] < 0)

@@ -1,0 +1,189 @@
+"""Seconds a step by the number of devices and the batch size: measured ones, or a model's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from analysis.fit.convex import Array
+from results.errors import ResultsError
+
+COLUMNS = ("devices", "batch_size", "seconds")
+_CURVE = "curve"
+
+
+class StepTime(Protocol):
+    """What a step takes."""
+
+    def seconds(self, curve: str, devices: int, batch_sizes: Array) -> tuple[Array, Array]:
+        """Seconds a step (m,), and the standard errors of their natural logs (m,); NaN where that
+        is not known."""
+        ...
+
+    def sizes(self, curve: str, devices: int) -> Array:
+        """Batch sizes that are to be among those that are compared."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A table of measurements.
+
+    Between two batch sizes of one number of devices seconds are linear in the batch size, as they
+    are where every example costs the same; beyond them, and at other numbers of devices, they are
+    not known. Of several measurements of one place the mean of the logs counts.
+    """
+
+    rows: Mapping[tuple[str | None, int], tuple[Array, Array, Array]]
+    """By curve (None: all) and devices: batch sizes, seconds, errors of their logs; (n,) each."""
+
+    @classmethod
+    def of(cls, table: pd.DataFrame, name: str = "the table of step times") -> Measured:
+        """
+        Args:
+            table: columns ``devices``, ``batch_size``, ``seconds``; ``curve``, where steps of
+                several curves differ, has their labels.
+
+        Raises:
+            ResultsError: a column that is not there, or a cell that is no positive number.
+        """
+        if missing := [column for column in COLUMNS if column not in table]:
+            raise ResultsError(
+                f"{name} has no column {missing[0]!r}", hint=f"it needs {', '.join(COLUMNS)}"
+            )
+        numbers = table[list(COLUMNS)].apply(pd.to_numeric, errors="coerce")
+        wrong = ~((numbers > 0) & np.isfinite(numbers))
+        if wrong.any(axis=None):
+            row, column = np.argwhere(wrong.to_numpy())[0]
+            cell = table[COLUMNS[column]].iloc[row]
+            raise ResultsError(
+                f"{name}, row {row + 1}: {COLUMNS[column]} is {str(cell)!r}, no positive number"
+            )
+        numbers["log"] = np.log(numbers["seconds"])
+        named = table[_CURVE].astype(object) if _CURVE in table else None
+        numbers[_CURVE] = None if named is None else named.where(named.notna(), None)
+        rows = {}
+        for (curve, devices), part in numbers.groupby([_CURVE, "devices"], dropna=False):
+            each = part.groupby("batch_size")["log"].agg(["mean", "std", "count"])
+            errors = (each["std"] / np.sqrt(each["count"])).fillna(0.0)
+            of = None if pd.isna(curve) else str(curve)
+            sizes = each.index.to_numpy(float)
+            rows[of, int(devices)] = sizes, np.exp(each["mean"].to_numpy()), errors.to_numpy()
+        return cls(rows=rows)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Measured:
+        """A CSV file.
+
+        Raises:
+            ResultsError: it cannot be read, or as of ``of``.
+        """
+        try:
+            table = pd.read_csv(path, skipinitialspace=True)
+        except (OSError, ValueError) as error:
+            raise ResultsError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+        return cls.of(table, str(path))
+
+    def sizes(self, curve: str, devices: int) -> Array:
+        """The measured ones."""
+        rows = self._of(curve, devices)
+        return np.empty(0) if rows is None else rows[0]
+
+    def seconds(self, curve: str, devices: int, batch_sizes: Array) -> tuple[Array, Array]:
+        """As of ``StepTime``; of the error between two measurements the larger one's."""
+        rows = self._of(curve, devices)
+        if rows is None:
+            unknown = np.full(len(batch_sizes), np.nan)
+            return unknown, unknown
+        sizes, seconds, errors = rows
+        # A batch size that comes of logs may be off by rounding.
+        inside = (batch_sizes >= sizes[0] * (1 - 1e-9)) & (batch_sizes <= sizes[-1] * (1 + 1e-9))
+        at = np.clip(batch_sizes, sizes[0], sizes[-1])
+        after = np.clip(np.searchsorted(sizes, at), 0, len(sizes) - 1)
+        error = np.maximum(errors[np.maximum(after - 1, 0)], errors[after])
+        taken = np.where(inside, np.interp(at, sizes, seconds), np.nan)
+        return taken, np.where(inside, error, np.nan)
+
+    def _of(self, curve: str, devices: int) -> tuple[Array, Array, Array] | None:
+        return self.rows.get((curve, devices), self.rows.get((None, devices)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Modelled:
+    """Compute that is shared by the devices, and a ring all-reduce of the gradient.
+
+    Of n devices each has B/n examples, and sends and gets 2 (n - 1)/n of the gradient's bytes in 2
+    (n - 1) messages (Patarasuk & Yuan 2009, doi:10.1016/j.jpdc.2008.09.002). Communication hides
+    behind a share of the compute. A model has no interval.
+    """
+
+    seconds_per_example: float
+    """Of one device, forward and backward."""
+    seconds_per_step: float = 0.0
+    """What a step takes besides, whatever the batch size."""
+    gradient_bytes: float = 0.0
+    bandwidth: float = math.inf
+    """Bytes a second of a device's link."""
+    latency: float = 0.0
+    """Seconds of a message."""
+    overlap: float = 0.0
+    """The share of the compute behind which communication hides, 0 to 1."""
+
+    def __post_init__(self) -> None:
+        """
+        Raises:
+            ResultsError: a number that cannot be.
+        """
+        for name, value in vars(self).items():
+            least = 1e-300 if name in ("seconds_per_example", "bandwidth") else 0.0
+            if not value >= least or (name == "overlap" and value > 1):
+                raise ResultsError(f"{name.replace('_', ' ')} is {value:g}, which cannot be")
+
+    def sizes(self, curve: str, devices: int) -> Array:
+        """None in particular."""
+        del curve, devices
+        return np.empty(0)
+
+    def seconds(self, curve: str, devices: int, batch_sizes: Array) -> tuple[Array, Array]:
+        """As of ``StepTime``; each device needs an example."""
+        del curve
+        compute = self.seconds_per_example * np.ceil(batch_sizes / devices - 1e-9)
+        ring = 2 * (devices - 1)
+        sent = ring / devices * self.gradient_bytes / self.bandwidth + ring * self.latency
+        taken = self.seconds_per_step + compute + np.maximum(sent - self.overlap * compute, 0.0)
+        enough = batch_sizes >= devices * (1 - 1e-9)
+        return np.where(enough, taken, np.nan), np.where(enough, 0.0, np.nan)
+
+
+def step_time(
+    measured: str | Path | pd.DataFrame | Sequence[Mapping[str, Any]] | None,
+    model: Mapping[str, float | None],
+) -> StepTime:
+    """Of a file, of a table, or of a model's numbers.
+
+    Raises:
+        ResultsError: neither or both are given, or one of them cannot be.
+    """
+    given = {name: float(value) for name, value in model.items() if value is not None}
+    if (measured is None) == (not given):
+        raise ResultsError(
+            "the seconds of a step are needed" if measured is None else "two kinds of step times",
+            hint="one of --step-time FILE.csv (devices, batch_size, seconds) and "
+            "--seconds-per-example 0.001 --gradient-bytes 1e8 --bandwidth 1e11",
+        )
+    if measured is None:
+        if "seconds_per_example" not in given:
+            raise ResultsError(
+                "a model of step times needs the seconds of an example",
+                hint="--seconds-per-example 0.001, on one device, forward and backward",
+            )
+        return Modelled(**given)
+    if isinstance(measured, (str, Path)):
+        return Measured.read(measured)
+    return Measured.of(pd.DataFrame(measured))

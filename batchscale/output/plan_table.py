@@ -1,0 +1,127 @@
+"""Plans as tables: a row a number of devices."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
+from typing import Any, TypeVar
+
+from analysis.formatting import interval
+from batchscale.output.tables import Format, as_json, notes, render
+from results.counts import count
+
+Answer = Mapping[str, Any]
+T = TypeVar("T")
+_UNITS = (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0), ("s", 1.0))
+_FROM = 1.5
+"""So many units are written in it."""
+
+
+def plans(answer: Mapping[str, Any], format: Format) -> str:
+    """The text of ``batchscale plan``. JSON is what ``batchscale.plan`` returns."""
+    if format == "json":
+        return json.dumps(as_json(dict(answer)), indent=2, ensure_ascii=False) + "\n"
+    made = answer["plans"]
+    if format == "csv":
+        return render([row for plan in made for row in _flat(plan)], "csv")
+    return "\n".join([*(_table(plan, format) for plan in made), *_ending(answer, format)])
+
+
+def _table(plan: Answer, format: Format) -> str:
+    seconds = [_ends(choice["seconds"]) for choice in plan["choices"]]
+    unit, size = _unit(min(end for ends in seconds for end in ends if end is not None))
+    priced = any(choice["cost"] for choice in plan["choices"])
+    rows = []
+    for choice, ends in zip(plan["choices"], seconds, strict=True):
+        row = {
+            "devices": choice["devices"],
+            "batch size": choice["batch_size"],
+            "steps": interval(*_ends(choice["steps"])),
+            "a step": _seconds(choice["step_seconds"]),
+            f"time ({unit})": interval(*(end and end / size for end in ends)),
+            "saves": _saves(choice["saves"]),
+        }
+        row |= {"cost": interval(*_ends(choice["cost"]))} if priced else {}
+        rows.append({**row, "frontier": "yes" if choice["frontier"] else ""})
+    table = render(rows, format)
+    if format != "table":
+        return table
+    lines = [f"{_name(plan)}to {plan['target']}", table.rstrip("\n"), "", _sentence(plan)]
+    return "\n".join([*lines, *notes([("", plan["notes"])])]) + "\n"
+
+
+def _ending(answer: Answer, format: Format) -> list[str]:
+    if format != "table":
+        return []
+    lines = []
+    for name, winners in _grouped(answer["winners"], lambda each: each["question"]):
+        for (curve, apart), same in _grouped(winners, lambda e: (e["curve"], e["significant"])):
+            first, last = same[0]["devices"], same[-1]["devices"]
+            several = f"{first:,} to {count(last, 'device')}"
+            text = several if last > first else count(first, "device")
+            lines.append(f"{name}, {text}: {curve} is quickest{_APART[apart]}")
+    level = answer["plans"][0]["level"]
+    lines.append(
+        f"{level:.0%} intervals; ≥ and ≤: bounded, not reached; saves: of the time, against the "
+        "row above; frontier: no row is both quicker and cheaper"
+    )
+    return ["\n".join(lines) + "\n"]
+
+
+_APART = {
+    True: "",
+    False: ", not told apart from the next",
+    None: ", as far as times are known",
+}
+
+
+def _grouped(rows: Iterable[T], key: Callable[[T], Any]) -> list[tuple[Any, list[T]]]:
+    return [(each, [*group]) for each, group in groupby(rows, key)]
+
+
+def _sentence(plan: Answer) -> str:
+    enough = plan["enough"]
+    last = plan["choices"][-1]["devices"]
+    if enough["value"] is not None:
+        return f"More than {enough['value']:,.0f} devices gain less than 5 % of the time."
+    return f"Up to {last:,} devices each doubling may still pay: the number that is enough is open."
+
+
+def _saves(saves: Mapping[str, Any] | None) -> str:
+    if saves is None:
+        return ""
+    return interval(*_ends(saves), number=lambda share: f"{round(share, 2) + 0.0:.0%}")
+
+
+def _ends(each: Mapping[str, Any]) -> tuple[float | None, float | None, float | None]:
+    return each["value"], each["low"], each["high"]
+
+
+def _unit(seconds: float) -> tuple[str, float]:
+    return next(((n, s) for n, s in _UNITS if seconds >= _FROM * s), _UNITS[-1])
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
+def _name(plan: Answer) -> str:
+    names = [str(plan.get("workload") or ""), plan["label"]]
+    return ", ".join(filter(None, names)) + ": " if any(names) else ""
+
+
+def _flat(plan: Answer) -> list[dict[str, Any]]:
+    rows = []
+    for choice in plan["choices"]:
+        row = {"workload": plan.get("workload"), "label": plan["label"], "target": plan["target"]}
+        for name in ("devices", "batch_size", "step_seconds", "frontier"):
+            row[name] = choice[name]
+        for name in ("steps", "seconds", "cost", "saves"):
+            ends = choice[name] or dict.fromkeys(("value", "low", "high"))
+            row |= {f"{name}{end}": ends[key] for key, end in _SUFFIXES.items()}
+        rows.append(row)
+    return rows
+
+
+_SUFFIXES = {"value": "", "low": "_low", "high": "_high"}

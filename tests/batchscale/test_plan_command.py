@@ -1,0 +1,71 @@
+"""``batchscale plan``: its tables, and its messages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import batchscale as bs
+from batchscale.cli.plan import numbers_of
+from tests.batchscale.conftest import Command
+from tests.batchscale.test_bad_input import clear
+
+MODEL = ["--seconds-per-example", "1e-4", "--gradient-bytes", "4e6", "--bandwidth", "1e10"]
+OF_DIGITS = ["--where", "experiment = 'digits'"]
+
+
+def test_the_plan_of_a_packaged_sweep(command: Command) -> None:
+    text = command("plan", "own", *OF_DIGITS, "--devices", "1..8", *MODEL, "--price", "2.5/h").out
+    lines = text.splitlines()
+    assert lines[0] == "digits-mlp, sgd: to validation_error < 0.04"
+    titles = ["devices", "batch size", "steps", "a step", "time (s)", "saves", "cost", "frontier"]
+    assert lines[1].split("   ")[0].strip() == titles[0]
+    assert all(title in lines[1] for title in titles)
+    assert [line.split()[0] for line in lines[3:7]] == ["1", "2", "4", "8"]
+    assert "- intervals are of the steps alone: the step times have none" in lines
+    assert any("8 devices: adam is quickest" in line for line in lines)
+
+
+def test_its_formats_say_the_same(command: Command, tmp_path: Path) -> None:
+    table = pd.DataFrame(
+        [
+            {"devices": n, "batch_size": size, "seconds": 1e-3 + 1e-4 * size / n}
+            for n in (1, 4)
+            for size in (4, 64, 1024)
+        ]
+    )
+    table.to_csv(tmp_path / "times.csv", index=False)
+    given = ["plan", "own", *OF_DIGITS, "--devices", "1,4", "--step-time", tmp_path / "times.csv"]
+    answer = json.loads(command(*given, "--json").out)
+    rows = command(*given, "--format", "csv").out.splitlines()
+    made = bs.plan("own", where="experiment = 'digits'", devices=[4, 1], step_time=table)
+    choices = [choice for plan in answer["plans"] for choice in plan["choices"]]
+    assert len(rows) == 1 + len(choices)
+    assert [c["seconds"] for p in made["plans"] for c in p["choices"]] == [
+        c["seconds"] for c in choices
+    ]
+    assert {choice["devices"] for choice in choices} == {1, 4}
+    assert {each["devices"] for each in answer["winners"]} == {1, 4}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "the seconds of a step are needed"),
+        ([*MODEL, "--devices", "0..4"], "--devices 0..4 are no numbers of devices"),
+        ([*MODEL, "--devices", "few"], "--devices few are no numbers of devices"),
+        ([*MODEL, "--price", "cheap"], "--price cheap is no price of an hour"),
+        ([*MODEL, "--devices", "1000000"], "no step time is known at the tested batch sizes"),
+    ],
+)
+def test_what_it_cannot_do_is_said(command: Command, arguments: list[str], message: str) -> None:
+    clear(command("plan", "own", *OF_DIGITS, *arguments), message)
+
+
+def test_numbers_of_devices() -> None:
+    assert numbers_of("1..8") == [1, 2, 4, 8]
+    assert numbers_of("3..20") == [3, 6, 12]
+    assert numbers_of("8, 1,12") == [1, 8, 12]
