@@ -204,6 +204,7 @@ def plan(
     bandwidth: float | None = None,
     latency: float | None = None,
     overlap: float | None = None,
+    output: str | Path | None = None,
     **options: Unpack[QueryOptions],
 ) -> dict[str, Any]:
     """How many devices pay: time and money to the target, each number with its best batch size.
@@ -218,6 +219,7 @@ def plan(
         seconds_per_step: what a step takes besides.
         gradient_bytes, bandwidth, latency: bytes, bytes a second, and seconds of a message.
         overlap: the share of the compute behind which communication hides, 0 to 1.
+        output: a file for the figure of time and cost, with a CSV file of its numbers beside it.
 
     The others are those of ``regimes``.
 
@@ -237,7 +239,12 @@ def plan(
         "overlap": overlap,
     }
     return answers.plan(
-        _query(sources, options), sorted(devices), price=price, step_time=step_time, model=model
+        _query(sources, options),
+        sorted(devices),
+        price=price,
+        step_time=step_time,
+        model=model,
+        output=output,
     )
 
 

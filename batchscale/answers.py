@@ -162,13 +162,17 @@ def plan(
     price: float | None = None,
     step_time: Any = None,
     model: Mapping[str, float | None] | None = None,
+    output: str | Path | None = None,
+    width: str | float | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Time and money to the target by the number of devices, of each curve.
+    """Time and money to the target by the number of devices, of each curve; ``output`` names a file
+    for their figure.
 
     Raises:
         ResultsError: as ``regimes`` does; step times that cannot be read, or none at any batch size
             that was tested.
+        CommandError: a place that cannot be written to.
     """
     from analysis.formatting import units
     from analysis.machines import plan
@@ -185,6 +189,14 @@ def plan(
             hint="step times of batch sizes between those of the curves; each device needs an "
             "example",
         )
+    if output is not None:
+        from analysis import figures
+        from analysis.machines.figure import kind
+
+        path, figure = destination(output), kind(made)
+        drawn = figures.draw(figure, data, width=width)
+        _make_folder(path)
+        figures.save(drawn, path, figures.numbers(figure, data))
     return {
         "plans": [each.to_dict() for each in made],
         "winners": [vars(each) for each in plan.winners(made)],

@@ -128,22 +128,22 @@ def plans(
     ]
     made = [plan for plan in made if plan.choices]
     on = set[int]()
-    for alike in _alike(made).values():
-        on |= _frontier([choice for plan in alike for choice in plan.choices])
+    for competing in alike(made).values():
+        on |= _frontier([choice for plan in competing for choice in plan.choices])
     return [
         replace(plan, choices=tuple(replace(c, frontier=id(c) in on) for c in plan.choices))
         for plan in made
     ]
 
 
-def _alike(made: Sequence[Plan]) -> dict[str, list[Plan]]:
+def alike(made: Sequence[Plan]) -> dict[str, list[Plan]]:
     """Plans for one workload, data set and target: their curves compete."""
-    alike: dict[str, list[Plan]] = {}
+    questions: dict[str, list[Plan]] = {}
     for plan in made:
         workload, data = (str(plan.group.get(name) or "") for name in ("workload", "dataset"))
         named = workload if data in ("", workload) else f"{workload} on {data}"
-        alike.setdefault(", ".join(filter(None, (named, plan.target))), []).append(plan)
-    return alike
+        questions.setdefault(", ".join(filter(None, (named, plan.target))), []).append(plan)
+    return questions
 
 
 def _plan(
@@ -267,7 +267,7 @@ def _times(interval: Interval, factor: float) -> Interval:
     return Interval(value=value, low=low, high=high)
 
 
-def _time(choice: Choice) -> float:
+def time_of(choice: Choice) -> float:
     """The estimate, or the bound."""
     value, _, high = choice.seconds.ends
     return float(value if value is not None else high or math.inf)
@@ -276,8 +276,8 @@ def _time(choice: Choice) -> float:
 def _enough(choices: Sequence[Choice]) -> Interval:
     if not choices:
         return Interval()
-    quickest = min(map(_time, choices))
-    first = next(each for each in choices if _time(each) <= quickest * (1 + NOTHING))
+    quickest = min(map(time_of, choices))
+    first = next(each for each in choices if time_of(each) <= quickest * (1 + NOTHING))
     least = float(first.devices)
     if first.is_bound or first is choices[-1]:
         return Interval(low=least)
@@ -288,8 +288,8 @@ def _frontier(choices: Sequence[Choice]) -> set[int]:
     """The choices that no other one beats in both time and cost: their ids."""
     on: set[int] = set()
     cheapest = math.inf
-    for choice in sorted(choices, key=lambda c: (_time(c), c.devices)):
-        cost = _time(choice) * choice.devices
+    for choice in sorted(choices, key=lambda c: (time_of(c), c.devices)):
+        cost = time_of(choice) * choice.devices
         if cost < cheapest * (1 - 1e-12):
             on.add(id(choice))
             cheapest = cost
@@ -312,13 +312,13 @@ class Winner:
 def winners(made: Sequence[Plan]) -> list[Winner]:
     """The quickest curve at each number of devices that several have."""
     winning = []
-    for question, alike in _alike(made).items():
-        choices = [choice for plan in alike for choice in plan.choices]
+    for question, competing in alike(made).items():
+        choices = [choice for plan in competing for choice in plan.choices]
         for n in sorted({choice.devices for choice in choices}):
             here = [choice for choice in choices if choice.devices == n]
             if len(here) < 2:
                 continue
-            best, *others = sorted(here, key=_time)
+            best, *others = sorted(here, key=time_of)
             apart: bool | None = None
             if not any(choice.is_bound for choice in here):
                 apart = all(_is_quicker(best, other) for other in others)

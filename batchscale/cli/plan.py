@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from batchscale.cli.options import Fmt, Json, option, output_format, with_query
+from batchscale.cli.options import Fmt, Json, Out, option, output_format, with_query
 
 if TYPE_CHECKING:
     from analysis.figure_data import Query
@@ -54,6 +54,7 @@ def plan(
         float | None,
         typer.Option("--overlap", help="Share of the compute that hides communication, 0 to 1."),
     ] = None,
+    output: Out = None,
     format: Fmt = "table",
     json: Json = False,
 ) -> None:
@@ -79,6 +80,7 @@ def plan(
         price=None if price is None else price_of(price),
         step_time=step_time,
         model=model,
+        output=output,
         progress=ProgressLines(),
     )
     print(plan_table.plans(made, output_format(format, json)), end="")

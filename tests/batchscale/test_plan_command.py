@@ -51,6 +51,19 @@ def test_its_formats_say_the_same(command: Command, tmp_path: Path) -> None:
     assert {each["devices"] for each in answer["winners"]} == {1, 4}
 
 
+def test_its_figure_and_the_numbers_beside_it(command: Command, tmp_path: Path) -> None:
+    given = ["plan", "own", *OF_DIGITS, "--devices", "1,16", *MODEL, "--json"]
+    answer = json.loads(command(*given, "-o", tmp_path / "made" / "plan.png").out)
+    assert (tmp_path / "made" / "plan.png").stat().st_size > 10_000
+    rows = pd.read_csv(tmp_path / "made" / "plan.csv")
+    choices = [choice for plan in answer["plans"] for choice in plan["choices"]]
+    assert list(rows["devices"]) == [choice["devices"] for choice in choices]
+    assert list(rows["frontier"]) == [choice["frontier"] for choice in choices]
+    for row, choice in zip(rows.to_dict("records"), choices, strict=True):
+        high = choice["seconds"]["high"]
+        assert row["seconds_high"] == pytest.approx(high)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
