@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from batchscale.api import sweep as sweep
     from batchscale.api import take_in as take_in
     from batchscale.exchange import export as export
+    from batchscale.noise.scale import NoiseScale as NoiseScale
     from batchscale.reporting import report as report
     from batchscale.run import Run as Run
     from batchscale.training import rerun as rerun
@@ -74,6 +75,7 @@ _HOMES = {
     "take_in": "batchscale.api:take_in",
     "techniques": "batchscale.analysis:techniques",
     "trial": "batchscale.training:trial",
+    "NoiseScale": "batchscale.noise.scale:NoiseScale",
     "Run": "batchscale.run:Run",
     "ParallelLayout": "experiments.parallel:ParallelLayout",
     "Schedule": "experiments.schedules:Schedule",

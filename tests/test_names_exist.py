@@ -44,6 +44,7 @@ MODULES = {
     "exchange",
     "function",
     "integrations",
+    "noise",
     "reporting",
     "run",
     "training",

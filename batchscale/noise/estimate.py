@@ -1,0 +1,119 @@
+"""From unbiased terms of single steps to the noise scale of a window of steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+BLOCKS = 20
+T_QUANTILE = 1.7291
+"""Student's t with BLOCKS - 1 degrees of freedom, 95 %: of an interval at 90 %."""
+ALIKE = 0.4
+"""A correlation of neighbouring blocks that 20 independent ones exceed in 1 case of 100."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseEstimate:
+    """The noise scale ``tr(Σ) / |G|²`` of a window of steps: *not* the critical batch size.
+
+    An end of the interval that is None is open: the steps do not bound the noise scale there.
+    """
+
+    noise_scale: float
+    """In ``unit``; the ratio of the two means below. Negative where that of ``|G|²`` is."""
+    low: float | None
+    high: float | None
+    """The interval at 90 %: Fieller's for a ratio of means, by 20 blocks of steps."""
+    gradient_norm_squared: float
+    """``|G|²``: the mean of unbiased estimates, so it may be negative."""
+    covariance_trace: float
+    """tr(Σ): that of the covariance of the gradient of a single example."""
+    steps: int
+    unit: str = "examples"
+    notes: tuple[str, ...] = ()
+    """What to know before it is used, a sentence each."""
+
+    def __str__(self) -> str:
+        low, high = (("open" if end is None else f"{end:.3g}") for end in (self.low, self.high))
+        terms = f"|G|² {self.gradient_norm_squared:.3g}, tr Σ {self.covariance_trace:.3g}"
+        text = f"noise scale {self.noise_scale:.3g} [{low}, {high}] {self.unit} ({terms})"
+        return "; ".join((text, *self.notes))
+
+
+def estimate(
+    rows: Sequence[tuple[float, float]], *, tokens_per_example: int | None = None, skipped: int = 0
+) -> NoiseEstimate:
+    """The noise scale of a window.
+
+    Args:
+        rows: of each step, in order, unbiased estimates of |G|² and of tr(Σ).
+        tokens_per_example: the noise scale and its interval are multiplied by it.
+        skipped: how many steps were left out, to be said.
+    """
+    gradients, traces = zip(*rows, strict=True)
+    gradient, trace = math.fsum(gradients) / len(rows), math.fsum(traces) / len(rows)
+    low, high, notes = _interval(gradients, traces, gradient, trace)
+    if skipped:
+        notes.append(f"left out, since a gradient was not finite: {skipped}")
+    times = tokens_per_example or 1
+    return NoiseEstimate(
+        noise_scale=times * trace / gradient if gradient else math.inf,
+        low=None if low is None else low * times,
+        high=None if high is None else high * times,
+        gradient_norm_squared=gradient,
+        covariance_trace=trace,
+        steps=len(rows),
+        unit="examples" if tokens_per_example is None else "tokens",
+        notes=tuple(notes),
+    )
+
+
+def _interval(
+    gradients: Sequence[float], traces: Sequence[float], gradient: float, trace: float
+) -> tuple[float | None, float | None, list[str]]:
+    """Fieller's interval (1954) of a ratio of means: all B for which the sum of trace - B gradient
+    over blocks is compatible with zero. It is open where the denominator may be zero, which an
+    interval from a standard error of the ratio would not say."""
+    steps = len(gradients)
+    negative = ["the mean of |G|² is not positive: the noise scale is not known"]
+    notes = negative if gradient <= 0 else []
+    if steps < BLOCKS:
+        return None, None, [*notes, f"no interval: fewer steps than {BLOCKS}"]
+    bounds = [block * steps // BLOCKS for block in range(BLOCKS + 1)]
+    spans = [slice(*ends) for ends in pairwise(bounds)]
+    x = [math.fsum(traces[span]) - (span.stop - span.start) * trace for span in spans]
+    y = [math.fsum(gradients[span]) - (span.stop - span.start) * gradient for span in spans]
+    notes = [*notes, *_alike([a * gradient - b * trace for a, b in zip(x, y, strict=True)])]
+
+    scale = T_QUANTILE**2 * BLOCKS / (BLOCKS - 1) / steps**2
+    a = gradient**2 - scale * math.fsum(each**2 for each in y)
+    b = gradient * trace - scale * math.fsum(p * q for p, q in zip(x, y, strict=True))
+    c = trace**2 - scale * math.fsum(each**2 for each in x)
+    if a > 0 and gradient > 0:
+        root = math.sqrt(max(b**2 - a * c, 0.0))
+        return (b - root) / a, (b + root) / a, notes
+    if a > 0:
+        return (
+            None,
+            None,
+            [*notes, "|G|² is below zero beyond chance: examples are not independent"],
+        )
+    notes.append("|G|² may be zero as far as these steps say: the noise scale has no upper bound")
+    if c <= 0 or a == 0:
+        return None, None, notes
+    # The roots lie on both sides of zero. What is below the negative one has a negative |G|².
+    return (b - math.sqrt(b**2 - a * c)) / a, None, notes
+
+
+def _alike(blocks: Sequence[float]) -> list[str]:
+    """A note where neighbouring blocks deviate alike: they are then not independent."""
+    total = math.fsum(each**2 for each in blocks)
+    product = math.fsum(a * b for a, b in pairwise(blocks))
+    if total == 0 or product / total <= ALIKE:
+        return []
+    return [
+        "neighbouring blocks of steps deviate alike: the noise scale changes within the window, or "
+        "steps are correlated for longer than a block; the interval is of the window's mean"
+    ]
