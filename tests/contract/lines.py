@@ -37,14 +37,14 @@ PARTS = (
     Part(name="experiments", folders=("experiments",), ceiling=32_901, aim=22_000),
     Part(name="analysis", folders=("analysis",), ceiling=16_487, aim=9_500),
     Part(name="results", folders=("results",), ceiling=9_975, aim=5_000),
-    Part(name="batchscale", folders=("batchscale",), ceiling=7_169, aim=3_400),
+    Part(name="batchscale", folders=("batchscale",), ceiling=7_699, aim=3_400),
     Part(
         name="validation, benchmarks, docs",
         folders=("validation", "benchmarks", "docs"),
         ceiling=5_618,
         aim=4_200,
     ),
-    Part(name="tests", folders=("tests",), ceiling=62_919, aim=36_000),
+    Part(name="tests", folders=("tests",), ceiling=63_708, aim=36_000),
 )
 
 
