@@ -198,7 +198,7 @@ def test_the_resolved_file_gives_the_same_trials(name, tmp_path):
 def test_the_resolved_file_says_every_key(tmp_path):
     said = yaml.safe_load(own(tmp_path).to_yaml())
     unset = {"layout", "micro_batch", "ghost_batch", "files", "points", "technique", "rule"}
-    unset |= {"gpus", "design", "program", "devices", "resume", "metrics"}
+    unset |= {"gpus", "design", "program", "devices", "nodes", "resume", "metrics"}
     assert set(said) == set(Experiment.model_fields) - unset
     assert said["search"]["momentum"]["momentum"] == dict(get("momentum").space)["momentum"]
 
