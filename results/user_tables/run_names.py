@@ -23,6 +23,13 @@ _MULTIPLE = re.compile(
     r"(?<![a-z])(?:gas?|acc(?:um)?|n?gpus?|dp)[-_=]?(?![01](?!\d))\d+", re.IGNORECASE
 )
 _TEXT = re.compile(r"[a-z]{3,}", re.IGNORECASE)
+_NUMBER = re.compile(rf"(?<![a-z0-9])([a-z]{{2,}}){_VALUE}", re.IGNORECASE)
+_NO_SETTING = re.compile(
+    r"runs?|try|trials?|rep(eat|lica|lication)?|exp(eriment)?|seed|fold|index|idx|id|job|task|part"
+    r"|chunk|shard|version|ver|gpus?|node|rank|host|worker|step|epoch|ckpt|checkpoint|steps?",
+    re.IGNORECASE,
+)
+"""Words whose numbers tell runs, or parts of a run, apart."""
 
 
 def _columns(table: TableFile) -> Iterator[str]:
@@ -70,6 +77,7 @@ def with_settings_of_names(table: TableFile) -> TableFile:
     column = next(_columns(table), None)
     if column is None or table.has("name"):
         return table
+    table = _with_numbers(table, column)
     parts = {cell: _parts(str(cell)) for cell in table.columns[column]}
     common = set.intersection(*map(set, parts.values()))
     said = {
@@ -83,7 +91,28 @@ def with_settings_of_names(table: TableFile) -> TableFile:
     return replace(made, means={**table.means, "name": f"what else {column} says"})
 
 
-def _parts(name: str) -> list[str]:
+def _with_numbers(table: TableFile, column: str) -> TableFile:
+    """With a setting for each other term behind which each name has a number, ``mom0.9``, where
+    several runs have one of its values."""
+    cells = [str(cell) for cell in table.columns[column]]
+    said = {cell: _NUMBER.findall(_without_settings(cell)) for cell in dict.fromkeys(cells)}
+    for term in dict.fromkeys(term for pairs in said.values() for term, _ in pairs):
+        values = {c: [v for w, v in pairs if w == term] for c, pairs in said.items()}
+        if _NO_SETTING.fullmatch(term) or any(len(each) != 1 for each in values.values()):
+            continue
+        different = len({each[0] for each in values.values()})
+        if 1 < different < len(values) and not table.has(term):
+            means = {**table.means, term: f"as {column} says ({cells[0]})"}
+            table = table.with_columns({term: [values[cell][0] for cell in cells]})
+            table = replace(table, means=means)
+    return table
+
+
+def _without_settings(name: str) -> str:
     for pattern in _SAID.values():
         name = pattern.sub(" ", name)
-    return _TEXT.findall(name)
+    return name
+
+
+def _parts(name: str) -> list[str]:
+    return _TEXT.findall(_without_settings(name))

@@ -36,7 +36,7 @@ PARTS = (
     Part(name="workloads", folders=("workloads",), ceiling=5_323, aim=3_900),
     Part(name="experiments", folders=("experiments",), ceiling=32_901, aim=22_000),
     Part(name="analysis", folders=("analysis",), ceiling=16_487, aim=9_500),
-    Part(name="results", folders=("results",), ceiling=9_975, aim=5_000),
+    Part(name="results", folders=("results",), ceiling=10_004, aim=5_000),
     Part(name="batchscale", folders=("batchscale",), ceiling=7_699, aim=3_400),
     Part(
         name="validation, benchmarks, docs",
@@ -44,7 +44,7 @@ PARTS = (
         ceiling=5_618,
         aim=4_200,
     ),
-    Part(name="tests", folders=("tests",), ceiling=63_708, aim=36_000),
+    Part(name="tests", folders=("tests",), ceiling=63_737, aim=36_000),
 )
 
 

@@ -36,6 +36,35 @@ def test_a_learning_rate_and_a_seed_are_settings(tmp_path: Path) -> None:
     assert best.to_dict() == some()
 
 
+def test_other_numbers_of_names_are_settings_too(tmp_path: Path) -> None:
+    """And no mean is taken over momenta; a date, an index or a repetition is none."""
+    rows = [
+        {"run": f"sgd_mom{mom}_warmup10_bs{size}_try{n}", "step": step, "val_loss": loss * worse}
+        for size in SOME
+        for mom, worse in ((0.9, 1.0), (0.5, 1.3))
+        for n in (1, 2)
+        for step, loss in evaluations(size)
+    ]
+    path = written(tmp_path, pd.DataFrame(rows))
+    trials = results.open(path).with_target(TARGET).trials
+    assert {str(each) for each in trials["metaparameters"]} == {'{"mom":0.9}', '{"mom":0.5}'}
+    best = trials.groupby("batch_size")["steps_to_target"].min()
+    assert best.to_dict() == some()
+    assert len(bs.regimes(path, target=TARGET)) == 1
+
+
+def test_a_number_behind_the_name_of_an_optimizer_is_no_setting(tmp_path: Path) -> None:
+    rows = [
+        {"run": f"{optimizer}_{n}-bs{size}", "step": round(factor * step), "val_loss": loss}
+        for size in SOME
+        for optimizer, factor in (("adamw", 1.0), ("muon", 0.8))
+        for n in (1, 2)
+        for step, loss in evaluations(size)
+    ]
+    path = written(tmp_path, pd.DataFrame(rows))
+    assert set(results.open(path).with_target(TARGET).trials["name"]) == {"adamw", "muon"}
+
+
 def optimizers(path: Path) -> Path:
     for optimizer, factor in (("adamw", 1.0), ("muon", 0.8)):
         for size in SOME:
