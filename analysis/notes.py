@@ -93,7 +93,7 @@ TEXTS = {
     "its interval",
     "no_step_time": "no step time is known for {devices} devices at batch sizes that were tested",
     "best_at_end": "where the time is a bound, the best batch size is the smallest or the largest "
-    "that was tested: one beyond may be better",
+    "that was tested, or of which the step time is known: one beyond may be better",
     "exact_step_time": "intervals are of the steps alone: the step times have none",
     "wide_brackets": "at batch size {at:,} the evaluation before the first hit lies {width:.0%} of "
     "its steps earlier: evaluate more often",

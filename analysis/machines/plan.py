@@ -8,7 +8,8 @@ batch size was chosen by the same curve is not in it. What one number of devices
 is of one curve: the interval of S(B)/S(B') is the curve's own.
 
 Nothing is extrapolated. Where the best batch size is the smallest or the largest that was tested,
-and the curve is not level there, the time is an upper bound: beyond it may be a better one.
+and the curve is not level there, the time is an upper bound: beyond it may be a better one. So it
+is where it is the smallest or the largest of several with a measured step time.
 """
 
 from __future__ import annotations
@@ -194,7 +195,7 @@ class _Best:
     error: float
     """The standard error of their log."""
     is_end: bool
-    """Whether a better one may lie beyond the tested ones."""
+    """Whether a better one may lie beyond the tested or the measured ones."""
 
     def choice(self, located: Located, price: float | None) -> Choice:
         value, low, high = located.steps_at(self.x, LEVEL)
@@ -235,15 +236,18 @@ def _best(curve: str, located: Located, times: StepTime, devices: int) -> _Best 
     fit = located.fits.best
     logs = np.array([fit.log_steps(float(each)) for each in x[known]]) + np.log(seconds[known])
     at = known[int(logs.argmin())]
-    is_last = at == len(x) - 1 and not located.large_level
-    is_first = at == 0 and not located.small_level
+    # Where step times of several batch sizes end within the curve, one beyond may be better. Of a
+    # single one it is that batch size that is asked about.
+    several = len(more) > 1
+    ends = {known[0]: several, known[-1]: several}
+    ends |= {0: not located.small_level, len(x) - 1: not located.large_level}
     return _Best(
         curve=curve,
         devices=devices,
         x=float(x[at]),
         seconds=float(seconds[at]),
         error=float(errors[at]),
-        is_end=bool(is_last or is_first),
+        is_end=ends.get(at, False),
     )
 
 

@@ -16,6 +16,7 @@ from results.errors import ResultsError
 
 COLUMNS = ("devices", "batch_size", "seconds")
 _CURVE = "curve"
+_FILE = f"a CSV file with the columns {', '.join(COLUMNS)}"
 
 
 class StepTime(Protocol):
@@ -59,11 +60,13 @@ class Measured:
             )
         numbers = table[list(COLUMNS)].apply(pd.to_numeric, errors="coerce")
         wrong = ~((numbers > 0) & np.isfinite(numbers))
+        wrong["devices"] |= numbers["devices"] % 1 != 0
         if wrong.any(axis=None):
             row, column = np.argwhere(wrong.to_numpy())[0]
             cell = table[COLUMNS[column]].iloc[row]
             raise ResultsError(
-                f"{name}, row {row + 1}: {COLUMNS[column]} is {str(cell)!r}, no positive number"
+                f"{name}, row {row + 1}: {COLUMNS[column]} is {str(cell)!r}, no positive "
+                + ("whole number" if COLUMNS[column] == "devices" else "number")
             )
         numbers["log"] = np.log(numbers["seconds"])
         named = table[_CURVE].astype(object) if _CURVE in table else None
@@ -86,8 +89,11 @@ class Measured:
         """
         try:
             table = pd.read_csv(path, skipinitialspace=True)
-        except (OSError, ValueError) as error:
-            raise ResultsError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+        except OSError as error:
+            raise ResultsError(f"cannot read {path}: {error.strerror}", hint=_FILE) from error
+        except ValueError as error:
+            why = str(error).splitlines()[0]
+            raise ResultsError(f"cannot read {path}: {why}", hint=_FILE) from error
         return cls.of(table, str(path))
 
     def sizes(self, curve: str, devices: int) -> Array:
@@ -143,7 +149,10 @@ class Modelled:
         for name, value in vars(self).items():
             least = 1e-300 if name in ("seconds_per_example", "bandwidth") else 0.0
             if not value >= least or (name == "overlap" and value > 1):
-                raise ResultsError(f"{name.replace('_', ' ')} is {value:g}, which cannot be")
+                raise ResultsError(
+                    f"{name.replace('_', ' ')} is {value:g}, which cannot be",
+                    hint="a share from 0 to 1" if name == "overlap" else "a number above 0",
+                )
 
     def sizes(self, curve: str, devices: int) -> Array:
         """None in particular."""

@@ -132,10 +132,31 @@ def test_what_is_measured_and_what_lies_between() -> None:
     assert [note.values for note in made.notes if note.code == "no_step_time"] == [{"devices": [3]}]
 
 
+def test_the_best_of_measured_batch_sizes_may_lie_beyond_them() -> None:
+    """Where several were measured; of a single one the time is asked at it."""
+    curve = plain_curve(SIZES, steps(SIZES))
+
+    def time_with(*sizes: int) -> Any:
+        rows = [{"devices": 1, "batch_size": b, "seconds": FIXED + EACH * b} for b in sizes]
+        (choice,) = plan_of(curve, step_time(rows, {}), [1]).choices
+        return choice
+
+    # The best is at about 23.
+    for outside, at in (((64, 128, 512), 64), ((1, 2, 8), 8)):
+        choice = time_with(*outside)
+        assert choice.batch_size == at
+        assert choice.is_bound
+        assert choice.seconds.high >= times(1)
+    assert not time_with(8, 16, 64).is_bound
+    alone = time_with(64)
+    assert not alone.is_bound
+    assert alone.seconds.holds(float(steps(64)) * (FIXED + EACH * 64))
+
+
 def test_step_times_of_one_curve_alone() -> None:
     rows = [
         {"devices": 4, "batch_size": size, "seconds": seconds, "curve": curve}
-        for size in (16, 1024)
+        for size in (16, 4096)
         for curve, seconds in (("muon", 2.0), (None, 1.0))
     ]
     measured = Measured.of(pd.DataFrame(rows))
@@ -169,7 +190,8 @@ def test_the_ring_sends_what_the_paper_says() -> None:
         (None, {"seconds_per_example": 1.0, "overlap": 2.0}, "overlap is 2, which cannot be"),
         ([{"devices": 1, "seconds": 1}], {}, "has no column 'batch_size'"),
         ([{"devices": 1, "batch_size": 8, "seconds": 0}], {}, "row 1: seconds is '0', no positive"),
-        ("nothing.csv", {}, "cannot read nothing.csv"),
+        ([{"devices": 1.5, "batch_size": 8, "seconds": 1}], {}, "is '1.5', no positive whole"),
+        ("nothing.csv", {}, "cannot read nothing.csv: No such file"),
     ],
 )
 def test_step_times_that_cannot_be(measured: Any, model: dict[str, float], message: str) -> None:

@@ -34,17 +34,17 @@ class Part:
 
 PARTS = (
     Part(name="workloads", folders=("workloads",), ceiling=5_323, aim=3_900),
-    Part(name="experiments", folders=("experiments",), ceiling=32_901, aim=22_000),
-    Part(name="analysis", folders=("analysis",), ceiling=16_487, aim=9_500),
-    Part(name="results", folders=("results",), ceiling=10_004, aim=5_000),
-    Part(name="batchscale", folders=("batchscale",), ceiling=7_699, aim=3_400),
+    Part(name="experiments", folders=("experiments",), ceiling=32_902, aim=22_000),
+    Part(name="analysis", folders=("analysis",), ceiling=16_500, aim=9_500),
+    Part(name="results", folders=("results",), ceiling=10_005, aim=5_000),
+    Part(name="batchscale", folders=("batchscale",), ceiling=7_698, aim=3_400),
     Part(
         name="validation, benchmarks, docs",
         folders=("validation", "benchmarks", "docs"),
         ceiling=5_618,
         aim=4_200,
     ),
-    Part(name="tests", folders=("tests",), ceiling=63_737, aim=36_000),
+    Part(name="tests", folders=("tests",), ceiling=63_766, aim=36_000),
 )
 
 
