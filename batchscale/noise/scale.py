@@ -27,9 +27,8 @@ class NoiseScale:
     """The gradient noise scale ``tr(Σ) / |G|²`` of a model in training (McCandlish et al. 2018,
     arXiv:1812.06162), from gradients at two batch sizes: micro-batches, and the batch of a step.
 
-    **It is not the critical batch size.** It predicts one under assumptions that need not hold: on
-    MNIST re-implementations got 870, where the measured critical batch size is about 200. A sweep
-    measures that.
+    **It is not the critical batch size.** It predicts one under assumptions that need not hold. A
+    sweep measures that.
 
     ::
 
