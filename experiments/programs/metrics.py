@@ -118,6 +118,7 @@ class Metrics:
     def _compiled(self) -> re.Pattern[str]:
         assert self.text is not None
         try:
+            re.compile(self.text.encode())  # as the guard finds the lines
             return re.compile(self.text)
         except re.error as error:
             raise ExperimentError(

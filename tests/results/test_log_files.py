@@ -323,3 +323,9 @@ def test_a_table_of_aligned_columns(tmp_path: Path) -> None:
     path.write_text("batch_size   steps\n" + "".join(f"{n:10}   {TRUE[n]:5.0f}\n" for n in SOME))
     trials = results.open(path).trials
     assert dict(zip(trials["batch_size"], trials["steps_to_target"], strict=True)) == some()
+
+
+def test_a_file_of_no_known_format_is_said_to_be_none(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# A model\n")
+    with pytest.raises(ResultsError, match=r"README\.md is not a log of a known format"):
+        read_log(tmp_path / "README.md")

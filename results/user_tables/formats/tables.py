@@ -89,7 +89,8 @@ def _parquet(path: Path) -> TableFile:
         raise ResultsError(f"{path} holds text that is not UTF-8") from error
     except ERRORS as error:
         broken = isinstance(error, pa.ArrowException) or not getattr(error, "errno", None)
-        why = "is not a whole Parquet file" if broken else f"cannot be read: {line_of(error)}"
+        known = "a whole Parquet file" if path.suffix == ".parquet" else "a log of a known format"
+        why = f"is not {known}" if broken else f"cannot be read: {line_of(error)}"
         raise ResultsError(f"{path} {why}") from error
     return TableFile.of(path, header, columns, [f"row {n}" for n in range(1, table.num_rows + 1)])
 

@@ -168,6 +168,7 @@ def test_a_program_says_what_it_was_to_report_by(tmp_path: Path) -> None:
         ("{folder}", "is not a file below {folder}"),
         ("nanoGPT", "is not a file below {folder}"),
         (r"step (?P<step>\d+)", "names no metric beside step"),
+        (r"(?u)step (?P<step>\d+) (?P<loss>\d+)", "is no regular expression"),
         (r"step (?P<step>\d+", "is no regular expression: missing )"),
     ],
 )
