@@ -56,6 +56,10 @@ class Engine(abc.ABC):
         """
 
     @abc.abstractmethod
+    def recorded(self, rows: Sequence[int]) -> list[dict[str, float]]:
+        """What evaluations of ``rows`` record of their techniques (``Technique.recorded``)."""
+
+    @abc.abstractmethod
     def finite(self) -> list[bool]:
         """Whether each trial's losses and weights have been finite at every step so far."""
 

@@ -104,6 +104,10 @@ class ModuleEngine(Engine):
                 for i, run in enumerate(self._each(runs))
             ]
 
+    def recorded(self, rows: Sequence[int]) -> list[dict[str, float]]:
+        hooks = (self.runs[i].hooks for i in rows)
+        return [{name: float(value) for name, value in h.recorded().items()} for h in hooks]
+
     def skipped_steps(self, row: int) -> int | None:
         run = self.runs[row]
         return None if run.scaler is None else run.skipped

@@ -87,7 +87,6 @@ class SingleModel(Models):
         self.order = context.order(trial)
         self.batches = Batches(context, stacked=False)
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=context.device)
-        """Running sum of all losses: once it is not finite, it never is again."""
         self.hooks = Hooks(self, [trial], self.trained())
         self.step = 0
         self.scaler = _scaler(self) if context.precision.scales else None
@@ -97,7 +96,7 @@ class SingleModel(Models):
         self._parameters = tuple(self.model.parameters())
         self._divided: dict[int, tuple[int, int, bool]] = {}
         for part in self.techniques if layout.staged else ():
-            if part.defines("select") or part.defines("forward"):
+            if any(part.defines(hook) for hook in ("select", "observe", "forward")):
                 raise ExperimentError(
                     f"technique {part.label} cannot be used in a pipeline: no rank has the whole "
                     "forward pass",
@@ -129,6 +128,9 @@ class SingleModel(Models):
             parameter.grad = None
         self.layout.accumulate(self.model, self._passes(batch, examples), self.loss_sum)
         self.layout.finish_gradient(self.model)
+
+    def loss_sums(self) -> Tensor:
+        return self.loss_sum
 
     @torch.no_grad()
     def losses(self, batch: Batch) -> Tensor:
@@ -325,7 +327,7 @@ def _scaler(model: SingleModel) -> torch.amp.GradScaler:
             hint="precision: bfloat16, or data parallelism alone",
         )
     for part in model.techniques:
-        if part.defines("perturbed") or part.defines("communication"):
+        if any(part.defines(hook) for hook in ("observe", "perturbed", "communication")):
             raise ExperimentError(
                 f"technique {part.label} needs the gradient before it is scaled back, which "
                 "precision float16 scales",

@@ -119,6 +119,9 @@ class StackedEngine(Engine, Models):
         self.stepper.take_gradient(batch, self.size, self._keys, self.share.start, examples)
         self.context.layout.reduce_gradients([self.stack.gradient])
 
+    def loss_sums(self) -> Tensor:
+        return self.stack.losses
+
     def losses(self, batch: Batch) -> Tensor:
         losses = self.stack.weights.new_zeros(self.stack.width, self.size)
         losses[:, self.share] = self.stepper.losses(batch, self._keys, self.share.start)
@@ -184,6 +187,10 @@ class StackedEngine(Engine, Models):
             trained = {name: views[name] for name in self.stack.trainable}
             copy_into(trained, self.hooks.evaluated(trained, rows))
         return views
+
+    def recorded(self, rows: Sequence[int]) -> list[dict[str, float]]:
+        columns = {name: value.tolist() for name, value in self.hooks.recorded().items()}
+        return [{name: values[i] for name, values in columns.items()} for i in rows]
 
     @torch.no_grad()
     def finite(self) -> list[bool]:

@@ -260,6 +260,23 @@ class Technique:
         """
         return torch.full_like(losses, 1 / len(losses))
 
+    def observe(
+        self, half: Tensors, whole: Tensors, sizes: tuple[int, int], state: State, step: Step
+    ) -> None:
+        """See the gradient of half of the global batch beside that of all of it, before any other
+        technique does; changes of entries of ``state`` are kept.
+
+        It is called where the technique is due (``is_due``), and costs the gradient of ``half``.
+
+        Args:
+            sizes: how many examples each of the two is the mean of.
+        """
+
+    def recorded(self, state: State) -> Tensors:  # noqa: ARG002
+        """Numbers that each evaluation records besides its metrics, scalars: ``train_`` is put
+        before their names."""
+        return {}
+
     def perturbed(
         self,
         weights: Tensors,

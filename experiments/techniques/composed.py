@@ -104,6 +104,11 @@ class Techniques:
                     f"techniques {' and '.join(labels)} both define {hook}", hint="keep one"
                 )
         for part in self:
+            if part.defines("observe") and self.define("select"):
+                raise ExperimentError(
+                    f"technique {part.label} needs batches whose examples are not selected",
+                    hint="list it and the technique that selects one by one in the grid",
+                )
             for other in self:
                 if other is not part and other.label in part.excludes:
                     reason = part.excludes[other.label]
@@ -218,6 +223,24 @@ class Techniques:
         """The weight of each example of the global batch, by the technique that selects."""
         name, part = next(each for each in self.parts.items() if each[1].defines("select"))
         return part.select(losses, steps[name])
+
+    def observe(
+        self,
+        half: Tensors,
+        whole: Tensors,
+        sizes: tuple[int, int],
+        state: State,
+        steps: Mapping[str, Step],
+    ) -> None:
+        """Let each technique see the gradient of half of a batch; sets entries of ``state``."""
+        for name, part in self.parts.items():
+            part.observe(half, whole, sizes, state[name], steps[name])
+
+    def recorded(self, state: State) -> dict[str, Tensor]:
+        """What evaluations record of all techniques."""
+        return {
+            n: v for name, part in self.parts.items() for n, v in part.recorded(state[name]).items()
+        }
 
     def evaluated(self, weights: Tensors, state: State) -> Tensors:
         """The weights that are measured: averages first, then what changes them."""

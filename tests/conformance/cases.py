@@ -132,6 +132,7 @@ EXAMPLES: dict[str, Any] = {
     "lookahead": 3,
     "lora": 2,
     "mixup": 0.4,
+    "noise_scale": 3,
     "prune": 0.8,
     "quantize": 8,
     "rand_augment": 9,
@@ -152,6 +153,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "compile": {"stacks": False, "changes_training": False, "slow": True},
     "cutmix": {"spec": "images.py:Images"},
     "fused": {"stacks": False, "changes_training": False},
+    "noise_scale": {"changes_training": False},
     "rand_augment": {"spec": "images.py:Images"},
     "resize": {"spec": "images.py:Images", "stacks": False},
 }

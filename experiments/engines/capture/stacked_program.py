@@ -24,7 +24,7 @@ from experiments.training.study_context import StudyContext
 _KNOWN = ("parameters", "state", "values", "momenta", "adamw", "batches", "_scratch")
 """Attributes of an update that are tensors, or the same for one shape and one optimizer."""
 _IN_STEPS = (
-    *("before_step", "select", "perturbed", "gradient", "after_step"),
+    *("before_step", "select", "observe", "perturbed", "gradient", "after_step"),
     *("communication", "optimizer"),
 )
 """Hooks that are called in a step, besides those of the forward pass; they may do anything."""

@@ -68,4 +68,6 @@ class Evaluator:
             for of_row, of_split in zip(metrics, means, strict=True):
                 of_row |= {f"{split}_{name}": value for name, value in of_split.items()}
             samples = [test.sample for test in tests] if tests else samples
+        for of_row, recorded in zip(metrics, self.engine.recorded(rows), strict=True):
+            of_row |= {f"train_{name}": value for name, value in recorded.items()}
         return [Measured(metrics=m, sample=s) for m, s in zip(metrics, samples, strict=True)]
