@@ -14,8 +14,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from batchscale.noise.estimate import NoiseEstimate, estimate
 from batchscale.noise.gradients import adam_divisor, layers_of, of_examples, squared
+from results.noise_estimate import NoiseEstimate, estimate
 
 _EXCESS = 1.05
 """A mean gradient is at most as long as the root mean square of its parts, but for rounding."""
@@ -184,7 +184,7 @@ class NoiseScale:
         tokens = {"examples": None, "tokens": self._tokens_per_example}.get(unit)
         if tokens is None and unit != "examples":
             raise ValueError("unit: examples, or tokens by NoiseScale(tokens_per_example=…)")
-        rows = [row[preconditioned] for row in self._rows if len(row) > preconditioned]
+        rows = [(1, *row[preconditioned]) for row in self._rows if len(row) > preconditioned]
         if not rows:
             why = " with the optimizer's second moments" if preconditioned else ""
             raise ValueError(f"estimate: no step was measured{why}")

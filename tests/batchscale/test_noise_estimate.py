@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from batchscale.noise.estimate import estimate
+from experiments.training.evaluation_grid import evaluation_steps
+from results.noise_estimate import FEWEST, estimate
 from tests.batchscale.test_noise_scale import DIMENSION, DISTANCE, NOISE
 
 
@@ -24,15 +26,25 @@ def simulated(seed: int, distances: Tensor, parts: int = 4, size: int = 4) -> An
     big = parts * size
     squared = (big * of_big - size * of_small) / (big - size)
     traces = (of_small - of_big) / (1 / size - 1 / big)
-    return list(zip(squared.tolist(), traces.tolist(), strict=True))
+    return list(zip([1] * len(distances), squared.tolist(), traces.tolist(), strict=True))
 
 
-def covered(distances: Tensor, parts: int = 4, runs: int = 500) -> tuple[float, float]:
+def recorded(rows: Any) -> Any:
+    """The same as sums, of more and more steps each, as evaluations record them."""
+    steps = evaluation_steps(1.05, len(rows))
+    parts = [list(zip(*rows[low:high], strict=True)) for low, high in pairwise([0, *steps])]
+    return [(sum(n), sum(g), sum(t)) for n, g, t in parts]
+
+
+def covered(
+    distances: Tensor, parts: int = 4, runs: int = 500, *, summed: bool = False
+) -> tuple[float, float]:
     """Shares of simulations whose interval holds the truth, and which say that blocks are alike."""
     squared = distances.square().sum(1)
     traces = (DIMENSION + 1) * squared + DIMENSION * NOISE**2
     truth = float(traces.mean() / squared.mean())
-    given = [estimate(simulated(seed, distances, parts=parts)) for seed in range(runs)]
+    rows = (simulated(seed, distances, parts=parts) for seed in range(runs))
+    given = [estimate(recorded(each) if summed else each) for each in rows]
     holds = [
         (e.low is None or e.low <= truth) and (e.high is None or truth <= e.high) for e in given
     ]
@@ -45,6 +57,19 @@ def test_an_interval_at_90_percent_holds_the_truth_in_so_many_cases(steps: int) 
     share, alike = covered(DISTANCE.expand(steps, -1))
     assert 0.87 <= share <= 0.94
     assert alike < 0.06
+
+
+@pytest.mark.parametrize("steps", [60, 200])
+def test_so_does_that_of_recorded_sums(steps: int) -> None:
+    assert 0.86 <= covered(DISTANCE.expand(steps, -1), summed=True)[0] <= 0.94
+
+
+def test_few_blocks_have_no_interval() -> None:
+    rows = [(10, 10.0, 80.0)] * (FEWEST - 1)
+    given = estimate(rows)
+    assert (given.noise_scale, given.low, given.steps) == (8, None, 10 * len(rows))
+    assert given.notes == (f"no interval: fewer blocks of steps than {FEWEST}",)
+    assert estimate([*rows, rows[0]]).low == pytest.approx(8)
 
 
 def test_an_interval_is_of_the_windows_means_where_the_truth_moves() -> None:
@@ -72,16 +97,16 @@ def test_where_no_gradient_is_left_the_interval_has_no_upper_end() -> None:
 
 
 def test_a_gradient_that_is_negative_beyond_chance_is_said() -> None:
-    given = estimate([(-1.0 - 0.01 * (i % 3), 2.0) for i in range(40)])
+    given = estimate([(1, -1.0 - 0.01 * (i % 3), 2.0) for i in range(40)])
     assert (given.low, given.high) == (None, None)
     assert given.notes[-1] == "|G|² is below zero beyond chance: examples are not independent"
 
 
 def test_few_steps_have_no_interval() -> None:
-    given = estimate([(1.0, 8.0)] * 19)
+    given = estimate([(1, 1.0, 8.0)] * 19)
     assert (given.noise_scale, given.low, given.high) == (8, None, None)
     assert given.notes == ("no interval: fewer steps than 20",)
-    assert str(estimate([(1.0, 8.0)] * 40, skipped=2)) == (
+    assert str(estimate([(1, 1.0, 8.0)] * 40, skipped=2)) == (
         "noise scale 8 [8, 8] examples (|G|² 1, tr Σ 8); "
         "left out, since a gradient was not finite: 2"
     )

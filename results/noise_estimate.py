@@ -6,12 +6,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import NormalDist
 
 BLOCKS = 20
-T_QUANTILE = 1.7291
-"""Student's t with BLOCKS - 1 degrees of freedom, 95 %: of an interval at 90 %."""
-ALIKE = 0.4
-"""A correlation of neighbouring blocks that 20 independent ones exceed in 1 case of 100."""
+FEWEST = 8
+"""Blocks of which an interval is given: recorded sums are not divided further."""
+ALIKE = 1.8
+"""Times 1/sqrt(blocks), a correlation of neighbouring blocks that independent ones exceed in 1 case
+of 100."""
+
+Row = tuple[int, float, float]
+"""A number of successive steps, and the sums over them of unbiased estimates of |G|² and tr(Σ)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,18 +48,19 @@ class NoiseEstimate:
 
 
 def estimate(
-    rows: Sequence[tuple[float, float]], *, tokens_per_example: int | None = None, skipped: int = 0
+    rows: Sequence[Row], *, tokens_per_example: int | None = None, skipped: int = 0
 ) -> NoiseEstimate:
     """The noise scale of a window.
 
     Args:
-        rows: of each step, in order, unbiased estimates of |G|² and of tr(Σ).
+        rows: of each step, or of some steps each, in order.
         tokens_per_example: the noise scale and its interval are multiplied by it.
         skipped: how many steps were left out, to be said.
     """
-    gradients, traces = zip(*rows, strict=True)
-    gradient, trace = math.fsum(gradients) / len(rows), math.fsum(traces) / len(rows)
-    low, high, notes = _interval(gradients, traces, gradient, trace)
+    numbers, gradients, traces = zip(*rows, strict=True)
+    steps = sum(numbers)
+    gradient, trace = math.fsum(gradients) / steps, math.fsum(traces) / steps
+    low, high, notes = _interval(rows, steps, gradient, trace)
     if skipped:
         notes.append(f"left out, since a gradient was not finite: {skipped}")
     times = tokens_per_example or 1
@@ -64,30 +70,37 @@ def estimate(
         high=None if high is None else high * times,
         gradient_norm_squared=gradient,
         covariance_trace=trace,
-        steps=len(rows),
+        steps=steps,
         unit="examples" if tokens_per_example is None else "tokens",
         notes=tuple(notes),
     )
 
 
 def _interval(
-    gradients: Sequence[float], traces: Sequence[float], gradient: float, trace: float
+    rows: Sequence[Row], steps: int, gradient: float, trace: float
 ) -> tuple[float | None, float | None, list[str]]:
     """Fieller's interval (1954) of a ratio of means: all B for which the sum of trace - B gradient
     over blocks is compatible with zero. It is open where the denominator may be zero, which an
     interval from a standard error of the ratio would not say."""
-    steps = len(gradients)
     negative = ["the mean of |G|² is not positive: the noise scale is not known"]
     notes = negative if gradient <= 0 else []
     if steps < BLOCKS:
         return None, None, [*notes, f"no interval: fewer steps than {BLOCKS}"]
-    bounds = [block * steps // BLOCKS for block in range(BLOCKS + 1)]
-    spans = [slice(*ends) for ends in pairwise(bounds)]
-    x = [math.fsum(traces[span]) - (span.stop - span.start) * trace for span in spans]
-    y = [math.fsum(gradients[span]) - (span.stop - span.start) * gradient for span in spans]
+    blocks: dict[int, list[Row]] = {}
+    done = 0
+    for row in rows:
+        blocks.setdefault(done * BLOCKS // steps, []).append(row)
+        done += row[0]
+    count = len(blocks)
+    if count < FEWEST:
+        return None, None, [*notes, f"no interval: fewer blocks of steps than {FEWEST}"]
+    columns = [list(zip(*of_block, strict=True)) for of_block in blocks.values()]
+    sums = [(sum(n), math.fsum(g), math.fsum(t)) for n, g, t in columns]
+    x = [of_block - number * trace for number, _, of_block in sums]
+    y = [of_block - number * gradient for number, of_block, _ in sums]
     notes = [*notes, *_alike([a * gradient - b * trace for a, b in zip(x, y, strict=True)])]
 
-    scale = T_QUANTILE**2 * BLOCKS / (BLOCKS - 1) / steps**2
+    scale = _t_quantile(count - 1) ** 2 * count / (count - 1) / steps**2
     a = gradient**2 - scale * math.fsum(each**2 for each in y)
     b = gradient * trace - scale * math.fsum(p * q for p, q in zip(x, y, strict=True))
     c = trace**2 - scale * math.fsum(each**2 for each in x)
@@ -111,9 +124,18 @@ def _alike(blocks: Sequence[float]) -> list[str]:
     """A note where neighbouring blocks deviate alike: they are then not independent."""
     total = math.fsum(each**2 for each in blocks)
     product = math.fsum(a * b for a, b in pairwise(blocks))
-    if total == 0 or product / total <= ALIKE:
+    if total == 0 or product / total <= ALIKE / math.sqrt(len(blocks)):
         return []
     return [
         "neighbouring blocks of steps deviate alike: the noise scale changes within the window, or "
         "steps are correlated for longer than a block; the interval is of the window's mean"
     ]
+
+
+def _t_quantile(freedom: int) -> float:
+    """Student's t at 95 %, of an interval at 90 %, to 1e-3 from ``FEWEST`` blocks on (Abramowitz &
+    Stegun, 26.7.5)."""
+    z = NormalDist().inv_cdf(0.95)
+    first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / freedom + second / freedom**2 + third / freedom**3
