@@ -229,8 +229,14 @@ class Hooks:
         return weights
 
     def observes(self) -> bool:
-        """Whether a technique observes the gradient of half of this step's batch."""
-        parts = self.techniques.parts.items() if "observe" in self.defined else ()
+        """Whether a technique observes the gradient of half of this step's batch, which has some
+        examples."""
+        models = self.models
+        if "observe" not in self.defined or not half_of(
+            models.size, models.context.layout.data_ranks
+        ):
+            return False
+        parts = self.techniques.parts.items()
         return any(self._due[name] for name, part in parts if part.defines("observe"))
 
     def observe(self, half: Mapping[str, Tensor]) -> None:

@@ -26,7 +26,7 @@ class NoiseScale(Technique):
     b = B - a others, tr(Σ) is estimated by |g₁ - g₂|² a b/B, and |G|² by g₁·g₂, each without a
     bias; evaluations record the sums of both so far. Where examples are drawn from N of a training
     set without replacement, tr(Σ)/N is added to the latter: halves that share no example deviate
-    against each other.
+    against each other. A batch of a single example is not measured.
     """
 
     name = "noise_scale"
@@ -42,13 +42,6 @@ class NoiseScale(Technique):
     """Examples that batches are drawn from without replacement."""
 
     def prepare(self, context: Preparation) -> Technique:
-        study = context.study
-        if study.batch_size < 2 * study.layout.workers:
-            raise ExperimentError(
-                f"technique noise_scale halves the batch of each worker: {study.batch_size} is too "
-                "few",
-                hint=f"batch sizes from {2 * study.layout.workers} on",
-            )
         fixed = context.fixed_examples
         return self.with_arguments({"_of": len(context.splits["train"]) if fixed else torch.inf})
 

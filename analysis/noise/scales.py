@@ -1,0 +1,146 @@
+"""The gradient noise scale along the way to the target, from what ``noise_scale`` has recorded.
+
+A trial with the technique records at each evaluation the number of steps measured so far, and the
+sums over them of unbiased estimates of |G|² and of tr(Σ). The noise scale of a window of steps is
+the ratio of what both grow by within it (``results.noise_estimate``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.curves.curve import Curve
+from analysis.curves.points import Point
+from analysis.figure_data import FigureData
+from results.errors import ResultsError
+from results.noise_estimate import NoiseEstimate, Row, estimate
+
+RECORDED = ("train_noise_steps", "train_noise_gradient", "train_noise_variance")
+WINDOWS = {
+    "path": (0.0, 1.0),
+    "beginning": (0.0, 0.25),
+    "half": (0.4, 0.6),
+    "end": (0.75, 1.0),
+}
+"""Parts of the way to the target, as shares of its steps."""
+BEST = 3
+NEAR = 1.25
+"""So many trials count beside each other, if they took at most so many times the fewest steps."""
+_SQL = """SELECT row, step, value FROM evaluations
+WHERE isfinite(value) AND step <= reached ORDER BY row, step"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """The way to the target of the best trials at one batch size of a curve."""
+
+    curve: Curve
+    point: Point
+    trials: tuple[str, ...]
+    recorded: pd.DataFrame
+    """A row an evaluation, trial by trial: ``trial``, ``step``, ``share`` (of the trial's steps to
+    the target), how much has been recorded since the last one (``steps``, ``gradient``,
+    ``variance``), and by how much the target's metric has improved since then (``improved``)."""
+
+    def between(self, low: float, high: float) -> NoiseEstimate | None:
+        """The noise scale of evaluations whose share is in (low, high]; None: nothing is measured
+        there."""
+        of_window = self.recorded[self.recorded["share"].between(low, high, inclusive="right")]
+        return _estimate(of_window)
+
+    def by_improvement(self) -> NoiseEstimate | None:
+        """That of the whole way, steps weighted by how much the target's metric improves in them.
+
+        It has no interval: the weights are random too.
+        """
+        rows = self.recorded[self.recorded["steps"] > 0]
+        weights = rows["improved"] / rows["steps"]
+        gradient, variance = (float((rows[c] * weights).sum()) for c in ("gradient", "variance"))
+        if not gradient:
+            return None
+        return NoiseEstimate(
+            noise_scale=variance / gradient,
+            low=None,
+            high=None,
+            gradient_norm_squared=gradient,
+            covariance_trace=variance,
+            steps=int(rows["steps"].sum()),
+        )
+
+    def doublings(self, most: int = 8) -> list[tuple[float, float, NoiseEstimate]]:
+        """Windows that double the share, the last one first: their ends and noise scales."""
+        ends = [(0.5 ** (k + 1), 0.5**k) for k in range(most)]
+        measured = [(low, high, self.between(low, high)) for low, high in ends]
+        return [(low, high, each) for low, high, each in measured if each is not None]
+
+
+def ways(data: FigureData) -> list[Way]:
+    """Of each curve and batch size where a trial that recorded its noise scale reached the target.
+
+    Raises:
+        ResultsError: no trial has.
+    """
+    chosen: list[tuple[Curve, Point, list[tuple[str, float]]]] = []
+    for curve in data.curves:
+        for point in curve.points:
+            reached = sorted(
+                (each.steps, each.trial)
+                for each in point.trial_outcomes
+                if each.became == "reached" and each.steps and each.trial
+            )
+            best = [(trial, steps) for steps, trial in reached if steps <= NEAR * reached[0][0]]
+            if best:
+                chosen.append((curve, point, best[:BEST]))
+    trials = dict(each for _, _, best in chosen for each in best)
+    rows = _recorded(data, chosen, trials) if trials else pd.DataFrame({"trial": []})
+    made = [
+        Way(curve=curve, point=point, trials=tuple(names), recorded=of_point)
+        for curve, point, best in chosen
+        if len(of_point := rows[rows["trial"].isin(names := [trial for trial, _ in best])])
+    ]
+    if not made:
+        raise ResultsError(
+            "no trial that reached its target has recorded its noise scale",
+            hint="sweep with technique: noise_scale, and keep the measurements",
+        )
+    return made
+
+
+def _recorded(
+    data: FigureData,
+    chosen: Sequence[tuple[Curve, Point, list[tuple[str, float]]]],
+    trials: dict[str, float],
+) -> pd.DataFrame:
+    """``Way.recorded`` of all trials."""
+    names = [*trials]
+    asked = {"trial": names, "reached": [trials[name] for name in names]}
+
+    def column(metric: str) -> pd.Series:
+        return data.evaluations.select(_SQL, asked, metric).set_index(["row", "step"])["value"]
+
+    columns = [column(metric) for metric in RECORDED]
+    sums = pd.concat(columns, axis=1, join="inner", keys=["steps", "gradient", "variance"])
+    rows = sums - sums.groupby(level="row").shift(fill_value=0.0)
+    rows["improved"] = 0.0
+    for target in {curve.target for curve, _, _ in chosen if curve.target is not None}:
+        sign = -1.0 if target.lower_is_better else 1.0
+        change = column(target.metric).groupby(level="row").diff() * sign
+        of_target = {t for curve, _, best in chosen if curve.target == target for t, _ in best}
+        inside = rows.index.get_level_values("row").map(lambda row: names[row] in of_target)
+        rows.loc[inside, "improved"] = change.reindex(rows.index[inside]).fillna(0.0)
+    rows = rows.reset_index()
+    rows["trial"] = [names[row] for row in rows.pop("row")]
+    rows["share"] = rows["step"] / rows["trial"].map(trials)
+    return rows
+
+
+def _estimate(rows: pd.DataFrame) -> NoiseEstimate | None:
+    measured = rows.loc[rows["steps"] > 0, ["steps", "gradient", "variance"]]
+    if measured.empty or not np.isfinite(measured).all(None):
+        return None
+    given: list[Row] = [(int(n), g, v) for n, g, v in measured.itertuples(index=False)]
+    return estimate(given)
