@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from batchscale.analysis import best_at_batch as best_at_batch
     from batchscale.analysis import laws as laws
+    from batchscale.analysis import noise_scales as noise_scales
     from batchscale.analysis import optimal_batch as optimal_batch
     from batchscale.analysis import plan as plan
     from batchscale.analysis import plot as plot
@@ -61,6 +62,7 @@ _HOMES = {
     "list": "batchscale.api:listing",
     "logs": "batchscale.api:logs",
     "new": "batchscale.api:new",
+    "noise_scales": "batchscale.analysis:noise_scales",
     "open": "batchscale.api:open",
     "optimal_batch": "batchscale.analysis:optimal_batch",
     "plan": "batchscale.analysis:plan",

@@ -248,6 +248,26 @@ def plan(
     )
 
 
+def noise_scales(
+    *sources: Source,
+    **options: Unpack[QueryOptions],
+) -> list[dict[str, Any]]:
+    """The gradient noise scales that trials with the technique ``noise_scale`` have recorded.
+
+    The options are those of ``regimes``.
+
+    Returns:
+        For each curve its group, ``label``, ``target``, ``example_unit``, ``critical_batch_size``
+        (as of ``regimes``) and ``batch_sizes``, a list. Each has the ``steps`` to the target, the
+        ``trials`` that came to it first (three at most), and their noise scale, in examples, on
+        the whole way (``path``), in its first quarter (``beginning``), from 40 to 60 % of it
+        (``half``), in its last quarter (``end``), and with steps weighted by how much the
+        target's metric improves in them (``by_improvement``): ``value``, ``low`` and ``high`` at
+        90 %, ``measured_steps`` and ``notes``; None where nothing was measured.
+    """
+    return answers.noise_scales(_query(sources, options))
+
+
 def best_at_batch(
     *sources: Source,
     under: Sequence[str] | None = None,

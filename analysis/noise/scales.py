@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ import pandas as pd
 from analysis.curves.curve import Curve
 from analysis.curves.points import Point
 from analysis.figure_data import FigureData
+from analysis.fit.regimes import Regimes
 from results.errors import ResultsError
 from results.noise_estimate import NoiseEstimate, Row, estimate
 
@@ -70,6 +72,17 @@ class Way:
             covariance_trace=variance,
             steps=int(rows["steps"].sum()),
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``batchscale.noise_scales`` returns it."""
+        parts = {name: self.between(*ends) for name, ends in WINDOWS.items()}
+        parts["by_improvement"] = self.by_improvement()
+        return {
+            "batch_size": self.point.batch_size,
+            "steps": self.point.steps,
+            "trials": list(self.trials),
+            **{name: None if part is None else _answer(part) for name, part in parts.items()},
+        }
 
     def doublings(self, most: int = 8) -> list[tuple[float, float, NoiseEstimate]]:
         """Windows that double the share, the last one first: their ends and noise scales."""
@@ -130,12 +143,28 @@ def _recorded(
         sign = -1.0 if target.lower_is_better else 1.0
         change = column(target.metric).groupby(level="row").diff() * sign
         of_target = {t for curve, _, best in chosen if curve.target == target for t, _ in best}
-        inside = rows.index.get_level_values("row").map(lambda row: names[row] in of_target)
+        inside = [names[row] in of_target for row in rows.index.get_level_values("row")]
         rows.loc[inside, "improved"] = change.reindex(rows.index[inside]).fillna(0.0)
     rows = rows.reset_index()
     rows["trial"] = [names[row] for row in rows.pop("row")]
     rows["share"] = rows["step"] / rows["trial"].map(trials)
     return rows
+
+
+def by_curve(data: FigureData) -> list[tuple[Curve, Regimes | None, list[Way]]]:
+    """Each curve with such ways, its regimes, and the ways by batch size.
+
+    Raises:
+        ResultsError: as ``ways``.
+    """
+    every = ways(data)
+    of_curves = [(c, fit, [w for w in every if w.curve is c]) for c, fit in data.pairs]
+    return [each for each in of_curves if each[2]]
+
+
+def _answer(part: NoiseEstimate) -> dict[str, Any]:
+    numbers = {"value": part.noise_scale, "low": part.low, "high": part.high}
+    return {**numbers, "measured_steps": part.steps, "notes": list(part.notes)}
 
 
 def _estimate(rows: pd.DataFrame) -> NoiseEstimate | None:
