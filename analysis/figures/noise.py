@@ -25,6 +25,8 @@ from results.noise_estimate import NoiseEstimate
 
 MOST = 12
 """Panels of one figure."""
+_OPEN = 1e6
+"""An open bar ends beyond the frame."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,11 +48,11 @@ class _Panel:
 
 def draw(data: FigureData, *, page: Page) -> Axes:
     """A panel a curve: for each batch size the noise scale of the trials that came to the target
-    first, in windows that double, against the examples that they had seen.
+    first, against the examples that they had seen, in windows that double: those of enough measured
+    steps for an interval at 90 %, the bars, or the whole way where there is none.
 
-    A bar is the interval at 90 %; it is missing where a window has too few measured steps. A window
-    whose |G|² is not positive is left out. The line across is the critical batch size in its
-    interval: where only a bound of it is known there is only that side of the band.
+    A window whose |G|² is not positive is left out. The line across is the critical batch size in
+    its interval; a dotted one is a bound, where that is all that is known.
     """
     panels = data.computed(_panels)
     (axes,) = page.panels([len(panels)], "curve", 2.0, 1.9, sharex=True, sharey=True)
@@ -61,10 +63,12 @@ def draw(data: FigureData, *, page: Page) -> Axes:
         for way, windows in zip(panel.ways, panel.windows, strict=True):
             colour = colours.to_rgba(way.point.batch_size)
             x = [way.point.batch_size * (each.low + each.high) / 2 for each in windows]
-            ax.plot(x, [each.noise.noise_scale for each in windows], color=colour, zorder=3)
+            y = [each.noise.noise_scale for each in windows]
+            ax.plot(x, y, color=colour, marker="o", markersize=2.4, linewidth=0.9, zorder=3)
             for at, each in zip(x, windows, strict=True):
-                if each.noise.low is not None and each.noise.high is not None:
-                    ax.vlines(at, each.noise.low, each.noise.high, color=colour, linewidth=0.7)
+                if each.noise.low is not None:
+                    high = each.noise.high or _OPEN * each.noise.low
+                    ax.vlines(at, each.noise.low, high, color=colour, linewidth=0.7)
         _draw_critical(ax, panel.critical)
         grid(ax)
         page.title(ax, name, color=ink())
@@ -115,7 +119,7 @@ def _windows(way: Way) -> list[_Window]:
     steps = way.point.steps or 0.0
     return [
         _Window(low=low * steps, high=high * steps, noise=noise)
-        for low, high, noise in reversed(way.doublings())
+        for low, high, noise in way.doublings()
         if noise.noise_scale > 0
     ]
 
@@ -147,12 +151,16 @@ def _scale(axes: Sequence[Axes], panels: Sequence[_Panel]) -> None:
 
 
 def _handles(panels: Sequence[_Panel]) -> list[Artist]:
-    handles: list[Artist] = [entry("noise scale", color=ink(), linewidth=1.2, linestyle="-")]
+    handles: list[Artist] = [
+        entry("noise scale", color=ink(), linewidth=0.9, marker="o", markersize=2.4, linestyle="-")
+    ]
     intervals = [panel.critical for panel in panels]
     if any(each.value is not None for each in intervals):
         handles.append(entry("critical batch size", color=ink(), linewidth=1.0, linestyle="-"))
     if any(each.reached for each in intervals):
-        handles.append(Patch(facecolor=tint(faint(), 0.25), linewidth=0, label="its interval"))
+        handles.append(Patch(facecolor=tint(faint(), 0.25), linewidth=0, label="its 90 % interval"))
     if any(not each.reached and not each.is_open for each in intervals):
-        handles.append(entry("its bound", color=faint(), linewidth=0.9, linestyle=":"))
+        handles.append(
+            entry("bound of the critical batch size", color=faint(), linewidth=0.9, linestyle=":")
+        )
     return handles

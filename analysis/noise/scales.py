@@ -84,11 +84,16 @@ class Way:
             **{name: None if part is None else _answer(part) for name, part in parts.items()},
         }
 
-    def doublings(self, most: int = 8) -> list[tuple[float, float, NoiseEstimate]]:
-        """Windows that double the share, the last one first: their ends and noise scales."""
-        ends = [(0.5 ** (k + 1), 0.5**k) for k in range(most)]
-        measured = [(low, high, self.between(low, high)) for low, high in ends]
-        return [(low, high, each) for low, high, each in measured if each is not None]
+    def doublings(self) -> list[tuple[float, float, NoiseEstimate]]:
+        """Windows that double the share, in their order, with their ends and noise scales: those
+        with an interval, or the whole way where there is none."""
+        windows: list[tuple[float, float, NoiseEstimate]] = []
+        high = 1.0
+        while (each := self.between(high / 2, high)) and not each.low is each.high is None:
+            windows.insert(0, (high / 2, high, each))
+            high /= 2
+        whole = self.between(0.0, 1.0)
+        return windows or ([] if whole is None else [(0.0, 1.0, whole)])
 
 
 def ways(data: FigureData) -> list[Way]:
@@ -169,7 +174,7 @@ def _answer(part: NoiseEstimate) -> dict[str, Any]:
 
 def _estimate(rows: pd.DataFrame) -> NoiseEstimate | None:
     measured = rows.loc[rows["steps"] > 0, ["steps", "gradient", "variance"]]
-    if measured.empty or not np.isfinite(measured).all(None):
+    if measured.empty or not np.isfinite(measured.to_numpy()).all():
         return None
     given: list[Row] = [(int(n), g, v) for n, g, v in measured.itertuples(index=False)]
     return estimate(given)

@@ -1,0 +1,95 @@
+"""Made trials that have recorded their noise scale, which is known at each share of their way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from analysis.figure_data import FigureData, Query
+from analysis.fit.knee import log_steps, theta
+from results.store import Store
+from tests.analysis.conftest import looks
+from tests.analysis.gallery import Row, as_it_is
+
+SIZES = tuple(2**power for power in range(2, 13, 2))
+GOAL = 0.1
+CURVES = {"sgd": (theta(400.0, 60.0), 40.0), "momentum": (theta(300.0, 150.0), 90.0)}
+"""Steps to target, and the noise scale at the beginning."""
+SLOWER = (1.0, 1.1, 1.2, 1.6)
+"""Of four trials at each batch size."""
+
+
+def noise_scale(first: float, share: float) -> float:
+    """Up to a share of the way: tr(Σ) is level, and |G|² falls linearly to a half."""
+    return first / (1 - share / 2)
+
+
+def recorded(
+    root: Path, change: Callable[[Row], Row] = as_it_is, *, deviation: float = 0.0
+) -> FigureData:
+    """Rows as ``change`` makes them. All steps are measured; the mean |G|² at a share s of
+    its way is 1 - s/2, and errors fall as 1 / (1 + 9 (step / its steps))."""
+    store, rng = Store(root), np.random.default_rng(7)
+    for optimizer, (params, first) in CURVES.items():
+        for size in SIZES:
+            least = np.exp(log_steps(np.log([size]), params)[0])
+            trials, points = [], []
+            for index, slower in enumerate(SLOWER):
+                own = {"trial": f"{optimizer}-{size}-{index}", "study": f"{optimizer}-{size}"}
+                grid = looks(1.05, 400)
+                steps = int(grid[np.searchsorted(grid, least * slower)])
+                at = grid[grid <= steps].astype(int)
+                shares = (np.arange(steps) + 0.5) / steps
+                gradient = 1 - shares / 2 + deviation * rng.standard_normal(steps)
+                sums = np.cumsum(gradient)[at - 1], first * at
+                points += [
+                    {
+                        **own,
+                        "step": int(step),
+                        "metrics": {
+                            "validation_error": 1 / (1 + 9.0001 * step / steps),
+                            "train_noise_steps": float(step),
+                            "train_noise_gradient": float(squared),
+                            "train_noise_variance": float(trace),
+                        },
+                    }
+                    for step, squared, trace in zip(at, *sums, strict=True)
+                ]
+                trials.append(
+                    {
+                        **own,
+                        "workload": "made",
+                        "dataset": "made",
+                        "optimizer": optimizer,
+                        "schedule": "constant",
+                        "batch_size": size,
+                        "example_unit": "image",
+                        "index": index,
+                        "seed": index,
+                        "role": "search",
+                        "learning_rate": 0.1 * (1 + index),
+                        "metaparameters": {"learning_rate": 0.1 * (1 + index)},
+                        "status": "COMPLETE",
+                        "stop_reason": "target",
+                        "target_metric": "validation_error",
+                        "target_value": GOAL,
+                        "lower_is_better": True,
+                        "steps_to_target": float(steps),
+                        "last_miss": float(at[-2]),
+                        "steps_run": steps,
+                        "examples_run": steps * size,
+                        "trials_wanted": len(SLOWER),
+                        "budget_steps": int(grid[-1]),
+                        "stop_at_target": True,
+                        "search": "random",
+                    }
+                )
+            study = {
+                name: trials[0][name]
+                for name in ("study", "workload", "dataset", "optimizer", "schedule", "batch_size")
+            }
+            store.add_studies([change({**study, "experiment": "e"})])
+            store.commit("e", measurements=[*map(change, points)], trials=[*map(change, trials)])
+    return FigureData(Query(sources=(root,)))
