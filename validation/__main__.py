@@ -1,17 +1,21 @@
-"""``python -m validation [PART …]``: simulate or compute parts, and renew what
-docs/findings/truth.md has of them."""
+"""``python -m validation [PART …]``: simulate or compute parts, and renew what pages of
+docs/findings have of them: truth.md, and noise-scale.md of the part of that name."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from validation import goldens, quadratic
+from validation import goldens, noise_scale, quadratic
 from validation.page import PAGE, renew
 from validation.scenarios import BY_NAME
 
-EXACT = {"exact": quadratic.tables, "goldens": goldens.tables}
-"""Parts without anything random."""
+EXACT = {
+    "exact": (quadratic.tables, PAGE),
+    "goldens": (goldens.tables, PAGE),
+    "noise-scale": (noise_scale.tables, noise_scale.PAGE),
+}
+"""Parts that are computed, not simulated, and their pages."""
 PARTS = (*BY_NAME, *EXACT)
 
 
@@ -31,10 +35,12 @@ def main(arguments: list[str]) -> None:
             parser.error(f"--{option} {value} is below 1")
     for name in given.parts or PARTS:
         if name in EXACT:
-            renew(EXACT[name](), PAGE)
+            tables, page = EXACT[name]
+            renew(tables(), page)
         else:
+            page = PAGE
             BY_NAME[name].run(given.processes, given.replicates or 0)
-    print(f"wrote {PAGE}")
+        print(f"{name}: wrote {page}")
 
 
 if __name__ == "__main__":

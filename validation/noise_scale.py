@@ -1,5 +1,5 @@
-"""``python -m validation noise-scale``: how well the gradient noise scale predicts the critical batch
-size, of the packaged sweeps that recorded it (``results/own/experiments/noise-*.yaml``).
+"""``python -m validation noise-scale``: how well the gradient noise scale predicts the critical
+batch size, of the packaged sweeps that recorded it (``results/own/experiments/noise-*.yaml``).
 
 What is compared was decided before these sweeps were trained: of each curve the trials at one batch
 size, the middle one of those whose trials reached the target, since a user who predicts does not
@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData, Query
 from analysis.fit.interval import Interval
+from analysis.fit.knee_form import by_knee
 from analysis.noise.scales import WINDOWS, Way, by_curve
 from results.noise_estimate import NoiseEstimate
 from validation.page import ROOT, interval, number, table
@@ -26,6 +28,8 @@ from validation.page import ROOT, interval, number, table
 PAGE = ROOT / "docs" / "findings" / "noise-scale.md"
 WHERE = "experiment LIKE 'noise-%'"
 PARTS = (*WINDOWS, "by improvement")
+NOT_FIELDS = ("workload", "dataset", "model", "optimizer", "schedule", "technique")
+FORMS = ("form-free", "knee")
 RESAMPLES = 2000
 Array = np.ndarray
 
@@ -35,26 +39,27 @@ class Case:
     """A curve: what was measured, and what was predicted of it."""
 
     curve: Curve
+    variant: str
+    """Its workload, with the fields that tell it from other curves of that workload."""
     way: Way
     """At the middle batch size."""
     critical: Interval
-    """The form-free critical batch size."""
-    knee: float | None
-    """That of the knee, an assumed form, where the form-free one is a bound."""
+    """The critical batch size without a form: a bound, or open, where an end of the curve is not
+    level."""
+    knee: Interval
+    """That of the knee, an assumed form, which has a value there too."""
 
     @property
     def workload(self) -> str:
         return str(self.curve.group["workload"])
 
     @property
-    def variant(self) -> str:
-        """Its workload with the fields that tell it from others."""
-        named = [str(v) for k, v in self.curve.group.items() if k.startswith("fields.")]
-        return " ".join([self.workload, *named])
-
-    @property
     def optimizer(self) -> str:
         return str(self.curve.group["optimizer"])
+
+    def measured(self, form: str) -> float | None:
+        """The critical batch size that predictions are held against."""
+        return (self.knee if form == "knee" else self.critical).value
 
     def noise(self, part: str) -> NoiseEstimate | None:
         """The noise scale of a part of the way."""
@@ -65,12 +70,21 @@ class Case:
 
 def cases(source: Any = "own", where: str = WHERE) -> list[Case]:
     """The curves whose trials recorded their noise scale."""
+    curves = by_curve(FigureData(Query(sources=[source], where=where)))
+    groups = pd.DataFrame([dict(curve.group) for curve, *_ in curves])
+    fields = [name for name in groups if name not in NOT_FIELDS]
     made = []
-    for curve, fit, ways in by_curve(FigureData(Query(sources=[source], where=where))):
+    for curve, fit, ways in curves:
+        workload = str(curve.group["workload"])
+        of_workload = groups[groups["workload"] == workload]
+        telling = [name for name in fields if of_workload[name].nunique() > 1]
+        named = (f"{n.removeprefix('fields.')} {curve.group[n]}" for n in telling)
         way = ways[len(ways) // 2]
-        knee = None if fit is None else fit.best.get("critical_batch_size")
-        critical = Interval() if fit is None else fit.critical_batch_size
-        made.append(Case(curve=curve, way=way, critical=critical, knee=knee))
+        critical, knee = Interval(), Interval()
+        if fit is not None:
+            critical, knee = fit.critical_batch_size, by_knee(fit)[0]["critical_batch_size"]
+        variant = ", ".join([workload, *named])
+        made.append(Case(curve=curve, variant=variant, way=way, critical=critical, knee=knee))
     return made
 
 
@@ -132,12 +146,14 @@ class Score:
     """The median of prediction over measurement."""
 
 
-def score(part: str, how: str, given: Sequence[Case]) -> Score:
+def score(part: str, how: str, form: str, given: Sequence[Case]) -> Score:
     """Of the curves that have both numbers, each predicted from those of the other workloads."""
     known = [
-        (case, noise.noise_scale, case.critical.value)
+        (case, noise.noise_scale, critical)
         for case in given
-        if case.critical.value and (noise := case.noise(part)) and noise.noise_scale > 0
+        if (critical := case.measured(form))
+        and (noise := case.noise(part))
+        and noise.noise_scale > 0
     ]
     x = np.log([noise for _, noise, _ in known])
     y = np.log([critical for _, _, critical in known])
@@ -148,26 +164,17 @@ def score(part: str, how: str, given: Sequence[Case]) -> Score:
         own = workloads == name
         fitted = WAYS[how](x[~own], y[~own], list(optimizers[~own]))
         errors[own] = fitted(x[own], list(optimizers[own])) - y[own]
-    variants = [np.flatnonzero([c.variant == n for c, *_ in known])
-                for n in dict.fromkeys(case.variant for case, *_ in known)]  # fmt: skip
+    size = np.abs(errors)
+    names = [case.variant for case, *_ in known]
+    blocks = [size[[each == name for each in names]] for name in dict.fromkeys(names)]
     draw = np.random.default_rng(40)
-    medians = [
-        np.median(
-            np.abs(
-                errors[
-                    np.concatenate(
-                        [variants[i] for i in draw.integers(0, len(variants), len(variants))]
-                    )
-                ]
-            )
-        )
-        for _ in range(RESAMPLES)
-    ]
+    picked = draw.integers(0, len(blocks), (RESAMPLES, len(blocks)))
+    medians = [np.median(np.concatenate([blocks[i] for i in row])) for row in picked]
     low, high = np.quantile(medians, (0.05, 0.95))
     return Score(
         curves=len(known),
-        median=Interval.of_logs(float(np.median(np.abs(errors))), float(low), float(high)),
-        ninth=float(np.exp(np.quantile(np.abs(errors), 0.9))),
+        median=Interval.of_logs(float(np.median(size)), float(low), float(high)),
+        ninth=float(np.exp(np.quantile(size, 0.9))),
         shift=float(np.exp(np.median(errors))),
     )
 
@@ -180,53 +187,44 @@ def tables(source: Any = "own") -> dict[str, str]:
 
 def _scores(given: Sequence[Case]) -> str:
     """A row a part of the way and a use of it."""
-    pairs = [
-        (part, how) for part in PARTS for how in WAYS if how != "no prediction: the median of all"
-    ]
-    pairs.append(("path", "no prediction: the median of all"))
+    *uses, nothing = WAYS
+    pairs = [*((part, how) for part in PARTS for how in uses), ("path", nothing)]
     rows = []
     for part, how in pairs:
-        made = score(part, how, given)
-        said = "–" if how.startswith("no prediction") else part
-        rows.append(
-            [
-                said,
-                how,
-                made.curves,
-                interval(made.median),
-                f"{made.ninth:.3g}",
-                f"{made.shift:.2g}",
-            ]
-        )
-    head = (
-        "part of the way",
-        "prediction",
-        "curves",
-        "median factor",
-        "90 % within",
-        "prediction / measured",
-    )
-    return table(head, rows)
+        row: list[object] = ["–" if how == nothing else part, how]
+        for form in FORMS:
+            made = score(part, how, form, given)
+            row += [made.curves, interval(made.median), f"{made.ninth:.3g}", f"{made.shift:.2g}"]
+        rows.append(row)
+    of_form = [
+        (f"{form}: curves", "median", "90 % within", "predicted / measured") for form in FORMS
+    ]
+    return table(("part of the way", "prediction", *of_form[0], *of_form[1]), rows)
 
 
 def _optimizers(given: Sequence[Case]) -> str:
     """Measured over noise scale of the whole way, by optimizer."""
     rows = []
     for name in dict.fromkeys(case.optimizer for case in given):
-        ratios = [
-            case.critical.value / noise.noise_scale
-            for case in given
-            if case.optimizer == name
-            and case.critical.value
-            and (noise := case.noise("path"))
-            and noise.noise_scale > 0
-        ]
-        if ratios:
-            low, middle, high = np.quantile(ratios, (0.1, 0.5, 0.9))
-            rows.append([name, len(ratios), f"{middle:.2g}", f"{low:.2g} to {high:.2g}"])
-    return table(
-        ("optimizer", "curves", "critical batch size / noise scale", "80 % of curves"), rows
-    )
+        row: list[object] = [name]
+        for form in FORMS:
+            ratios = [
+                critical / noise.noise_scale
+                for case in given
+                if case.optimizer == name
+                and (critical := case.measured(form))
+                and (noise := case.noise("path"))
+                and noise.noise_scale > 0
+            ]
+            row.append(len(ratios))
+            if ratios:
+                low, middle, high = np.quantile(ratios, (0.1, 0.5, 0.9))
+                row += [f"{middle:.2g}", f"{low:.2g} to {high:.2g}"]
+            else:
+                row += ["–", "–"]
+        rows.append(row)
+    of_form = [(f"{form}: curves", "median ratio", "80 % of curves") for form in FORMS]
+    return table(("optimizer", *of_form[0], *of_form[1]), rows)
 
 
 def _curves(given: Sequence[Case]) -> str:
@@ -234,18 +232,22 @@ def _curves(given: Sequence[Case]) -> str:
     rows = []
     for case in given:
         noise = case.noise("path")
-        knee = "" if case.critical.value or not case.knee else f" (knee: {number(case.knee)})"
         rows.append(
             [
                 case.variant,
                 case.optimizer,
-                interval(case.critical) + knee,
-                case.way.point.batch_size,
+                interval(case.critical),
+                interval(case.knee),
                 "–" if noise is None else _estimate(noise),
+                case.way.point.batch_size,
             ]
         )
     return table(
-        ("workload", "optimizer", "critical batch size", "at batch size", "noise scale"), rows
+        (
+            *("workload", "optimizer", "critical batch size", "by the knee"),
+            *("noise scale", "of trials at batch size"),
+        ),
+        rows,
     )
 
 

@@ -5,8 +5,8 @@ It packages the finished studies of every experiment in the folders and their tr
 with ``source`` set, and replaces an experiment that is packaged already. Columns about the machine
 and its speed are left out. Measurements are packaged for studies that have several targets or train
 past theirs (``stop_at_target: false``), so that these, others and budgets can be computed; for
-other studies they would be a hundred times the rest, and are left out. The same folders make the
-same bytes.
+other studies they would be a hundred times the rest, and are left out but of the trials whose
+noise scale is read (``analysis.noise.scales``). The same folders make the same bytes.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from analysis.noise.scales import BEST, NEAR
 from results.counts import count
 from results.errors import ResultsError
 from results.reader import Results, open
@@ -47,6 +48,10 @@ _GROWS = ("trials_wanted", "keep", "estimator")
 """Columns of a study that a later run may change."""
 
 _MEASURED = "Steps to target of every trial, and its measurements."
+_PARTLY = (
+    "Steps to target of every trial, and the measurements of those that came to it first, with "
+    "their noise scale."
+)
 _UNMEASURED = (
     "Steps to target of every trial; measurements are not packaged, so that another target cannot "
     "be asked of it."
@@ -149,14 +154,18 @@ def _tables(opened: Results, experiment: str) -> dict[str, pa.Table]:
         kept["measurements"] = measured
     for name, rows in kept.items():
         _no_place(name, rows)
-    return {**kept, "sources": _source(experiment, kept["trials"], measured is not None)}
+    partly = _PARTLY if len(_with_noise(trials)) else _MEASURED
+    notes = _UNMEASURED if measured is None else partly
+    return {**kept, "sources": _source(experiment, kept["trials"], notes)}
 
 
 def _measurements(opened: Results, trials: pa.Table, studies: pa.Table) -> pa.Table | None:
-    """Of the trials that were trained past a target, by trial and step; None if none was."""
+    """Of the trials that were trained past a target, or whose noise scale is read, by trial and
+    step; None if there is none."""
     several = [r["study"] for r in studies.to_pylist() if len(json.loads(r["targets"] or "[]")) > 1]
     past = pc.is_in(trials["study"], pa.array(several, pa.string()))
-    beyond = trials.filter(pc.or_(past, pc.invert(trials["stop_at_target"])))
+    beyond = pc.or_(past, pc.invert(trials["stop_at_target"]))
+    beyond = trials.filter(pc.or_(beyond, pc.is_in(trials["trial"], _with_noise(trials))))
     if not beyond.num_rows:
         return None
     part = opened.with_trials(beyond.select(opened.trial_rows.column_names))
@@ -165,6 +174,16 @@ def _measurements(opened: Results, trials: pa.Table, studies: pa.Table) -> pa.Ta
     place = pc.index_in(rows["trial"], beyond["trial"].combine_chunks())
     rows = rows.append_column("place", place)
     return _plain("measurements", rows.sort_by([("place", "ascending"), ("step", "ascending")]))
+
+
+def _with_noise(trials: pa.Table) -> pa.Array:
+    """The trials of each study that recorded their noise scale and came to the target first."""
+    rows = trials.select(["study", "trial", "technique", "steps_to_target"]).to_pandas()
+    rows = rows[rows["technique"].str.contains('"noise_scale"', na=False)]
+    rows = rows.dropna(subset="steps_to_target").sort_values(["steps_to_target", "trial"])
+    fewest = rows.groupby("study")["steps_to_target"].transform("min")
+    near = rows[rows["steps_to_target"] <= NEAR * fewest]
+    return pa.array(near.groupby("study").head(BEST)["trial"], pa.string())
 
 
 def _finished(studies: pa.Table, trials: pa.Table) -> pa.Array:
@@ -196,7 +215,7 @@ def _plain(name: str, rows: pa.Table) -> pa.Table:
     return pa.table(columns, schema=SCHEMAS[name])
 
 
-def _source(experiment: str, trials: pa.Table, measured: bool) -> pa.Table:
+def _source(experiment: str, trials: pa.Table, notes: str) -> pa.Table:
     versions = sorted({text for text in trials["versions"].to_pylist() if text})
     last = max(trials["time"].to_pylist())
     row = {
@@ -206,8 +225,7 @@ def _source(experiment: str, trials: pa.Table, measured: bool) -> pa.Table:
         "licence": "Apache-2.0",
         "address": None,
         "checksum": f"sha256:{_digest(trials)}",
-        "notes": f"{_MEASURED if measured else _UNMEASURED} "
-        f"Versions: {'; '.join(versions) or 'not recorded'}",
+        "notes": f"{notes} Versions: {'; '.join(versions) or 'not recorded'}",
         "time": last,
     }
     return table("sources", [row])
