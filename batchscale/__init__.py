@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from batchscale.analysis import best_at_batch as best_at_batch
     from batchscale.analysis import laws as laws
-    from batchscale.analysis import noise_scales as noise_scales
     from batchscale.analysis import optimal_batch as optimal_batch
     from batchscale.analysis import plan as plan
     from batchscale.analysis import plot as plot
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from batchscale.api import take_in as take_in
     from batchscale.exchange import export as export
     from batchscale.noise.scale import NoiseScale as NoiseScale
+    from batchscale.recorded_noise import noise_scales as noise_scales
     from batchscale.reporting import report as report
     from batchscale.run import Run as Run
     from batchscale.training import rerun as rerun
@@ -62,7 +62,7 @@ _HOMES = {
     "list": "batchscale.api:listing",
     "logs": "batchscale.api:logs",
     "new": "batchscale.api:new",
-    "noise_scales": "batchscale.analysis:noise_scales",
+    "noise_scales": "batchscale.recorded_noise:noise_scales",
     "open": "batchscale.api:open",
     "optimal_batch": "batchscale.analysis:optimal_batch",
     "plan": "batchscale.analysis:plan",

@@ -107,7 +107,7 @@ def regimes(
             where the schedule is constant; other trials count as if they had been stopped at the
             smallest.
     """
-    query = _query(sources, options, definition=definition, under=answers.limits(under))
+    query = query_of(sources, options, definition=definition, under=answers.limits(under))
     return answers.regimes(query, law=law, crossover=crossover, form=form)
 
 
@@ -139,7 +139,7 @@ def techniques(
         at ``level``, ``p`` of "the ratio is 1", ``p_corrected``; the ``correction`` and for how
         many ratios (``compared``); a ``sentence``, ``notes`` and their ``note_codes``.
     """
-    query = _query(sources, options, under=answers.limits(under))
+    query = query_of(sources, options, under=answers.limits(under))
     return answers.techniques(query, correction=correction, quantities=quantities).to_dicts()
 
 
@@ -165,7 +165,7 @@ def laws(
         For each law ``exponent`` and ``coefficient`` with intervals, ``scatter`` about it in log
         units, the ``sizes`` and ``curves`` it rests on, a ``sentence``, ``notes``.
     """
-    query = _query(sources, options, definition=definition)
+    query = query_of(sources, options, definition=definition)
     return answers.laws(query, against, quantity=quantity, sizes=sizes)
 
 
@@ -239,33 +239,13 @@ def plan(
         "overlap": overlap,
     }
     return answers.plan(
-        _query(sources, options),
+        query_of(sources, options),
         sorted(devices),
         price=price,
         step_time=step_time,
         model=model,
         output=output,
     )
-
-
-def noise_scales(
-    *sources: Source,
-    **options: Unpack[QueryOptions],
-) -> list[dict[str, Any]]:
-    """The gradient noise scales that trials with the technique ``noise_scale`` have recorded.
-
-    The options are those of ``regimes``.
-
-    Returns:
-        For each curve its group, ``label``, ``target``, ``example_unit``, ``critical_batch_size``
-        (as of ``regimes``) and ``batch_sizes``, a list. Each has the ``steps`` to the target, the
-        ``trials`` that came to it first (three at most), and their noise scale, in examples, on
-        the whole way (``path``), in its first quarter (``beginning``), from 40 to 60 % of it
-        (``half``), in its last quarter (``end``), and with steps weighted by how much the
-        target's metric improves in them (``by_improvement``): ``value``, ``low`` and ``high`` at
-        90 %, ``measured_steps`` and ``notes``; None where nothing was measured.
-    """
-    return answers.noise_scales(_query(sources, options))
 
 
 def best_at_batch(
@@ -328,7 +308,7 @@ def plot(
         options: the figure's own: the keyword arguments of its function.
     """
     own = {name: options.pop(name) for name in [*options] if name not in _OPTIONS}
-    query = _query(sources, cast(QueryOptions, options), under=answers.limits(under))
+    query = query_of(sources, cast(QueryOptions, options), under=answers.limits(under))
     return answers.plot(
         answers.figure_kind(figure), query, ax=ax, width=width, style=style, output=output,
         options=own,
@@ -353,7 +333,7 @@ def report(
     Raises:
         ResultsError: a source that cannot be read, no curve, or a place that cannot be written to.
     """
-    query = _query(sources, options)
+    query = query_of(sources, options)
     return answers.report(query, output, title=title)
 
 
@@ -385,7 +365,7 @@ def serve(
     """
     from batchscale.live.service import LiveReport
 
-    query = _query([source or default_results()], options)
+    query = query_of([source or default_results()], options)
     with LiveReport(query, host=host, port=port, say=say) as service:
         if on_ready is not None:
             on_ready(service.server.url)
@@ -399,10 +379,10 @@ def _of_final_losses(
     unused = {"baseline", "tolerance", "estimator", "read"} & {*options}
     if unused:
         raise TypeError(f"{name}() has no option {min(unused)}")
-    return _query(sources, options, read="final", under=answers.limits(under))
+    return query_of(sources, options, read="final", under=answers.limits(under))
 
 
-def _query(sources: Sequence[Source], options: QueryOptions, **further: Any) -> Query:
+def query_of(sources: Sequence[Source], options: QueryOptions, **further: Any) -> Query:
     """The query of a call.
 
     Raises:

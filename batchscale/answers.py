@@ -155,27 +155,6 @@ def best_at_batch(query: Query, progress: Progress | None = None) -> list[dict[s
     return [each.to_dict() for each in rankings(FigureData(query, progress=progress).final_losses)]
 
 
-def noise_scales(query: Query, progress: Progress | None = None) -> list[dict[str, Any]]:
-    """The noise scales that trials of each curve have recorded, beside its critical batch size.
-
-    Raises:
-        ResultsError: a source that cannot be read, or no trial with a noise scale.
-    """
-    from analysis.noise.scales import by_curve
-
-    return [
-        {
-            **curve.group,
-            "label": curve.label,
-            "target": str(curve.target),
-            "example_unit": curve.example_unit,
-            "critical_batch_size": (fit.critical_batch_size if fit else Interval()).to_dict(),
-            "batch_sizes": [way.to_dict() for way in ways],
-        }
-        for curve, fit, ways in by_curve(FigureData(query, progress=progress))
-    ]
-
-
 def plan(
     query: Query,
     devices: Sequence[int],

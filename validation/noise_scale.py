@@ -77,8 +77,8 @@ def cases(source: Any = "own", where: str = WHERE) -> list[Case]:
     for curve, fit, ways in curves:
         workload = str(curve.group["workload"])
         of_workload = groups[groups["workload"] == workload]
-        telling = [name for name in fields if of_workload[name].nunique() > 1]
-        named = (f"{n.removeprefix('fields.')} {curve.group[n]}" for n in telling)
+        varied = [name for name in fields if of_workload[name].nunique() > 1]
+        named = (f"{n.removeprefix('fields.')} {curve.group[n]}" for n in varied)
         way = ways[len(ways) // 2]
         critical, knee = Interval(), Interval()
         if fit is not None:

@@ -1,7 +1,8 @@
 """Figures by name, each in a file of its own that is imported when it is drawn.
 
-``steps`` is steps.py in this folder, ``shallue-fig1`` is shallue/fig1.py: a new file is a new
-figure, described by the first sentence of its docstring. The file has
+``steps`` is steps.py in this folder, ``training`` is over_training/training.py, ``shallue-fig1`` is
+shallue/fig1.py: a new file is a new figure, described by the first sentence of its docstring. The
+file has
 
 - ``draw(data, *, page, ...) -> Axes``: draws a `analysis.figure_data.FigureData` on the panels of a
   ``page`` (`drawing.page.Page`), which may be the caller's own axes. A user's figure may take those
@@ -103,7 +104,8 @@ class FigureKind:
 
 def files() -> dict[str, Path]:
     """The file of each packaged figure, by the figure's name."""
-    general = {path.stem: path for path in sorted(_FOLDER.glob("[!_]*.py"))}
+    paths = [*_FOLDER.glob("[!_]*.py"), *_FOLDER.glob("over_training/[!_]*.py")]
+    general = {path.stem: path for path in sorted(paths, key=lambda path: path.stem)}
     paper = sorted(
         _FOLDER.glob("shallue/[!_]*.py"),
         key=lambda path: (path.stem.rstrip("0123456789"), len(path.stem), path.stem),

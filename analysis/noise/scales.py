@@ -16,6 +16,7 @@ import pandas as pd
 
 from analysis.curves.curve import Curve
 from analysis.curves.points import Point
+from analysis.curves.units import TOKENS
 from analysis.figure_data import FigureData
 from analysis.fit.regimes import Regimes
 from results.errors import ResultsError
@@ -43,6 +44,8 @@ class Way:
     curve: Curve
     point: Point
     trials: tuple[str, ...]
+    tokens: int | None
+    """Those of an example, where batch sizes are counted in tokens; noise scales are then too."""
     recorded: pd.DataFrame
     """A row an evaluation, trial by trial: ``trial``, ``step``, ``share`` (of the trial's steps to
     the target), how much has been recorded since the last one (``steps``, ``gradient``,
@@ -52,7 +55,7 @@ class Way:
         """The noise scale of evaluations whose share is in (low, high]; None: nothing is measured
         there."""
         of_window = self.recorded[self.recorded["share"].between(low, high, inclusive="right")]
-        return _estimate(of_window)
+        return _estimate(of_window, self.tokens)
 
     def by_improvement(self) -> NoiseEstimate | None:
         """That of the whole way, steps weighted by how much the target's metric improves in them.
@@ -65,7 +68,7 @@ class Way:
         if not gradient:
             return None
         return NoiseEstimate(
-            noise_scale=variance / gradient,
+            noise_scale=(self.tokens or 1) * variance / gradient,
             low=None,
             high=None,
             gradient_norm_squared=gradient,
@@ -115,8 +118,15 @@ def ways(data: FigureData) -> list[Way]:
                 chosen.append((curve, point, best[:BEST]))
     trials = dict(each for _, _, best in chosen for each in best)
     rows = _recorded(data, chosen, trials) if trials else pd.DataFrame({"trial": []})
+    tokens = _tokens(data) if data.query.unit == TOKENS else {}
     made = [
-        Way(curve=curve, point=point, trials=tuple(names), recorded=of_point)
+        Way(
+            curve=curve,
+            point=point,
+            trials=tuple(names),
+            tokens=tokens.get(names[0]),
+            recorded=of_point,
+        )
         for curve, point, best in chosen
         if len(of_point := rows[rows["trial"].isin(names := [trial for trial, _ in best])])
     ]
@@ -128,6 +138,12 @@ def ways(data: FigureData) -> list[Way]:
     return made
 
 
+def _tokens(data: FigureData) -> dict[str, int]:
+    """Those of an example of each trial."""
+    trials = pd.concat([source.trials[["trial", "tokens_per_example"]] for source in data.opened])
+    return {str(trial): int(n) for trial, n in trials.dropna().itertuples(index=False)}
+
+
 def _recorded(
     data: FigureData,
     chosen: Sequence[tuple[Curve, Point, list[tuple[str, float]]]],
@@ -135,10 +151,10 @@ def _recorded(
 ) -> pd.DataFrame:
     """``Way.recorded`` of all trials."""
     names = [*trials]
-    asked = {"trial": names, "reached": [trials[name] for name in names]}
+    wanted = {"trial": names, "reached": [trials[name] for name in names]}
 
     def column(metric: str) -> pd.Series:
-        return data.evaluations.select(_SQL, asked, metric).set_index(["row", "step"])["value"]
+        return data.evaluations.select(_SQL, wanted, metric).set_index(["row", "step"])["value"]
 
     columns = [column(metric) for metric in RECORDED]
     sums = pd.concat(columns, axis=1, join="inner", keys=["steps", "gradient", "variance"])
@@ -172,9 +188,9 @@ def _answer(part: NoiseEstimate) -> dict[str, Any]:
     return {**numbers, "measured_steps": part.steps, "notes": list(part.notes)}
 
 
-def _estimate(rows: pd.DataFrame) -> NoiseEstimate | None:
+def _estimate(rows: pd.DataFrame, tokens: int | None) -> NoiseEstimate | None:
     measured = rows.loc[rows["steps"] > 0, ["steps", "gradient", "variance"]]
     if measured.empty or not np.isfinite(measured.to_numpy()).all():
         return None
     given: list[Row] = [(int(n), g, v) for n, g, v in measured.itertuples(index=False)]
-    return estimate(given)
+    return estimate(given, tokens_per_example=tokens)

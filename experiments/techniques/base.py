@@ -263,18 +263,11 @@ class Technique:
     def observe(
         self, half: Tensors, whole: Tensors, sizes: tuple[int, int], state: State, step: Step
     ) -> None:
-        """See the gradient of half of the global batch beside that of all of it, before any other
-        technique does; changes of entries of ``state`` are kept.
-
-        It is called where the technique is due (``is_due``), and costs the gradient of ``half``.
-
-        Args:
-            sizes: how many examples each of the two is the mean of.
-        """
+        """See the gradient of half of the global batch beside that of all of it, means of so many
+        examples (``sizes``), where ``is_due``; changes of entries of ``state`` are kept."""
 
     def recorded(self, state: State) -> Tensors:  # noqa: ARG002
-        """Numbers that each evaluation records besides its metrics, scalars: ``train_`` is put
-        before their names."""
+        """Scalars that evaluations record beside their metrics, as ``train_`` and their names."""
         return {}
 
     def perturbed(

@@ -182,10 +182,10 @@ def test_training_curves_show_every_trial_the_best_and_its_bracket(small: Figure
 def test_of_many_batch_sizes_those_that_divide_them_evenly(
     small: FigureData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("analysis.figures.training.MOST", 5)
+    monkeypatch.setattr("analysis.figures.over_training.training.MOST", 5)
     frame = figures.numbers("training", small)
     assert frame.groupby("curve")["batch_size"].unique().map(list).tolist() == [[8, 4096]] * 2
-    monkeypatch.setattr("analysis.figures.training.MOST", 1)
+    monkeypatch.setattr("analysis.figures.over_training.training.MOST", 1)
     with pytest.raises(ResultsError, match="2 curves are too many") as caught:
         figures.draw("training", small)
     assert "--where" in str(caught.value.hint)

@@ -1,0 +1,1 @@
+"""Figures of what is measured while trials train."""
