@@ -30,14 +30,14 @@ class NoiseScale(Technique):
     """
 
     name = "noise_scale"
-    example = "10"
+    example = "16"
     excludes: ClassVar[Mapping[str, str]] = {
         "mixup": _MIXES,
         "cutmix": _MIXES,
         "compress": "the gradient of half of a batch would pass through what it keeps",
     }
 
-    every: Annotated[int, Field(ge=1)] = 10
+    every: Annotated[int, Field(ge=1)] = 16
     _of: ClassVar[float] = torch.inf
     """Examples that batches are drawn from without replacement."""
 
@@ -73,17 +73,23 @@ class NoiseScale(Technique):
     def _terms(
         self, half: Tensors, whole: Tensors, sizes: tuple[int, int]
     ) -> tuple[Tensor, Tensor]:
-        """Unbiased estimates of |G|² and tr(Σ), float64."""
+        """Unbiased estimates of |G|² and tr(Σ), float64: with d = g₁ - g the gradient g₂ is
+        g - d a/b, so that g₁·g₂ = |g|² + (1 - a/b) g·d - |d|² a/b."""
         part, size = sizes
-        rest = size - part
-        apart = inner = torch.zeros((), dtype=torch.float64)
-        for name, gradient in half.items():
-            difference = gradient.double() - whole[name].double()
-            apart = apart + (difference**2).sum()
-            other = whole[name].double() - difference * (part / rest)
-            inner = inner + (gradient.double() * other).sum()
-        variance = apart * (size * part / rest)
+        share = part / (size - part)
+        apart = _square({name: g - whole[name] for name, g in half.items()})
+        square = _square(whole)
+        inner = square - share * apart
+        if share != 1:
+            inner = inner + (1 - share) * (_square(half) - square - apart) / 2
+        variance = apart * (size * share)
         return inner + variance / self._of, variance
 
     def recorded(self, state: State) -> Tensors:
         return {name: cast(Tensor, state[name]) for name in _RECORDED}
+
+
+def _square(gradient: Tensors) -> Tensor:
+    """|g|² of all parameters together."""
+    norms = [torch.linalg.vector_norm(g, dtype=torch.float64) for g in gradient.values()]
+    return torch.stack(norms).square().sum()
