@@ -1,0 +1,58 @@
+"""How predictions of the critical batch size are scored; the page has the present scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.analysis.gallery import Row
+from tests.analysis.noisy_ways import CURVES, SIZES, recorded
+from validation import noise_scale
+from validation.noise_scale import Case, cases, score
+from validation.page import blocks
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> list[Case]:
+    """A workload for each of the two curves, so that each is predicted from the other."""
+    root = tmp_path_factory.mktemp("made")
+
+    def named(row: Row) -> Row:
+        return {**row, "workload": f"of-{row['optimizer']}"} if "optimizer" in row else row
+
+    recorded(root, named)
+    return cases(root, "true")
+
+
+def test_a_curve_is_predicted_from_its_middle_batch_size(made: list[Case]) -> None:
+    assert [case.variant for case in made] == [f"of-{name}" for name in CURVES]
+    assert {case.way.point.batch_size for case in made} == {SIZES[len(SIZES) // 2]}
+
+
+def test_a_factor_is_that_of_the_other_workloads(made: list[Case]) -> None:
+    logs: list[float] = []
+    for case in made:
+        noise = case.noise("path")
+        assert noise is not None
+        critical = case.measured("knee")
+        assert critical is not None
+        logs.append(float(np.log(noise.noise_scale / critical)))
+    itself = score("path", "itself", "knee", made)
+    assert itself.curves == 2
+    assert itself.median.value == pytest.approx(np.exp(np.median(np.abs(logs))))
+    fitted = score("path", "times a factor", "knee", made)
+    assert fitted.median.value == pytest.approx(np.exp(abs(logs[0] - logs[1])))
+    assert fitted.shift == pytest.approx(1.0)  # one is too high by as much as the other too low
+    nothing = score("path", "no prediction: the median of all", "knee", made)
+    knees = [case.measured("knee") for case in made]
+    assert nothing.median.value == pytest.approx(max(knees) / min(knees))  # type: ignore[type-var,operator]
+
+
+@pytest.mark.slow
+def test_the_page_has_the_present_tables() -> None:
+    """docs/findings/noise-scale.md is not behind."""
+    text = noise_scale.PAGE.read_text(encoding="utf-8")
+    tables: dict[str, Any] = noise_scale.tables()
+    assert blocks(text) == {name: table.strip() for name, table in tables.items()}
