@@ -72,7 +72,7 @@ def cases(source: Any = "own", where: str = WHERE) -> list[Case]:
     """The curves whose trials recorded their noise scale."""
     curves = by_curve(FigureData(Query(sources=[source], where=where)))
     groups = pd.DataFrame([dict(curve.group) for curve, *_ in curves])
-    fields = [name for name in groups if name not in NOT_FIELDS]
+    fields = [str(name) for name in groups if name not in NOT_FIELDS]
     made = []
     for curve, fit, ways in curves:
         workload = str(curve.group["workload"])

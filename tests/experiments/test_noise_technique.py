@@ -19,6 +19,7 @@ from experiments.errors import ExperimentError
 from experiments.parallel.ranks import Ranks
 from experiments.plan import Layout, Study, Trial
 from experiments.techniques import Step
+from experiments.training.batch_order import BatchOrder
 from experiments.training.study_context import StudyContext
 from tests.experiments.rank_groups import on_ranks
 from tests.problems import engine, largest_difference, restore, saved, study, train, trials
@@ -44,6 +45,12 @@ def of_examples(context: StudyContext, weights: dict[str, Tensor], batch: Any) -
     return torch.cat([g.flatten(1) for g in gradients.values()], dim=1)
 
 
+def order_of(context: StudyContext, trial: Trial) -> BatchOrder:
+    order = context.order(trial)
+    assert isinstance(order, BatchOrder)
+    return order
+
+
 def terms(half: Tensor, rest: Tensor, context: StudyContext) -> Tensor:
     """What a step adds, from the gradients of the examples of two halves."""
     first, second = half.mean(0), rest.mean(0)
@@ -67,7 +74,7 @@ def test_the_sums_are_those_of_the_gradients_of_single_examples(kind: str, size:
     for step in range(7):
         if step % 3 == 0:
             for row, trial in enumerate(pack):
-                indices = context.order(trial).batches(step, 1)[0]
+                indices = order_of(context, trial).batches(step, 1)[0]
                 batch = context.splits["train"].fetch(indices, training=True)
                 each = of_examples(context, plain.weights(row), batch)
                 expected[row] += terms(each[: size // 2], each[size // 2 :], context)
@@ -162,7 +169,7 @@ def test_two_ranks_measure_the_halves_of_their_shares(tmp_path: Path) -> None:
     expected = torch.zeros(3, dtype=torch.float64)
     for step in range(7):
         if step % 3 == 0:
-            indices = one.context.order(pack[0]).batches(step, 1)[0]
+            indices = order_of(one.context, pack[0]).batches(step, 1)[0]
             batch = one.context.splits["train"].fetch(indices, training=True)
             each = of_examples(one.context, one.weights(0), batch).view(4, 6, -1)
             expected += terms(each[::2].flatten(0, 1), each[1::2].flatten(0, 1), one.context)

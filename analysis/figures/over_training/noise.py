@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -61,7 +62,7 @@ def draw(data: FigureData, *, page: Page) -> Axes:
     names = labels([panel.ways[0].curve.group for panel in panels])
     for ax, panel, name in zip(axes, panels, names, strict=True):
         for way, windows in zip(panel.ways, panel.windows, strict=True):
-            colour = colours.to_rgba(way.point.batch_size)
+            colour = colours.to_rgba(np.array(way.point.batch_size))
             x = [way.point.batch_size * (each.low + each.high) / 2 for each in windows]
             y = [each.noise.noise_scale for each in windows]
             ax.plot(x, y, color=colour, marker="o", markersize=2.4, linewidth=0.9, zorder=3)
