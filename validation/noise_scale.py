@@ -144,38 +144,51 @@ class Score:
     """The factor that 90 % of them stay within."""
     shift: float
     """The median of prediction over measurement."""
+    ended: int
+    """Curves whose critical batch size without a form has an end."""
+    held: int
+    """Those whose ends the prediction is within."""
 
 
-def score(part: str, how: str, form: str, given: Sequence[Case]) -> Score:
-    """Of the curves that have both numbers, each predicted from those of the other workloads."""
+def score(part: str, how: str, given: Sequence[Case]) -> Score:
+    """Each curve predicted from those of the other workloads, held against its knee, and against
+    the ends of its critical batch size without a form."""
     known = [
-        (case, noise.noise_scale, critical)
+        (case, np.log(noise.noise_scale))
         for case in given
-        if (critical := case.measured(form))
-        and (noise := case.noise(part))
-        and noise.noise_scale > 0
+        if (noise := case.noise(part)) and noise.noise_scale > 0
     ]
-    x = np.log([noise for _, noise, _ in known])
-    y = np.log([critical for _, _, critical in known])
-    workloads = np.array([case.workload for case, *_ in known])
-    optimizers = np.array([case.optimizer for case, *_ in known])
-    errors = np.empty(len(known))
+    cases = [case for case, _ in known]
+    x = np.array([log for _, log in known])
+    y = np.log([case.knee.value or np.nan for case in cases])
+    workloads = np.array([case.workload for case in cases])
+    optimizers = np.array([case.optimizer for case in cases])
+    predicted = np.empty(len(known))
     for name in np.unique(workloads):
         own = workloads == name
-        fitted = WAYS[how](x[~own], y[~own], list(optimizers[~own]))
-        errors[own] = fitted(x[own], list(optimizers[own])) - y[own]
+        others = ~own & np.isfinite(y)
+        fitted = WAYS[how](x[others], y[others], list(optimizers[others]))
+        predicted[own] = fitted(x[own], list(optimizers[own]))
+    errors = (predicted - y)[np.isfinite(y)]
     size = np.abs(errors)
-    names = [case.variant for case, *_ in known]
+    names = [case.variant for case, value in zip(cases, y, strict=True) if np.isfinite(value)]
     blocks = [size[[each == name for each in names]] for name in dict.fromkeys(names)]
     draw = np.random.default_rng(40)
     picked = draw.integers(0, len(blocks), (RESAMPLES, len(blocks)))
     medians = [np.median(np.concatenate([blocks[i] for i in row])) for row in picked]
     low, high = np.quantile(medians, (0.05, 0.95))
+    ended = [
+        case.critical.holds(float(np.exp(log)))
+        for case, log in zip(cases, predicted, strict=True)
+        if not case.critical.is_open
+    ]
     return Score(
-        curves=len(known),
+        curves=len(errors),
         median=Interval.of_logs(float(np.median(size)), float(low), float(high)),
         ninth=float(np.exp(np.quantile(size, 0.9))),
         shift=float(np.exp(np.median(errors))),
+        ended=len(ended),
+        held=sum(ended),
     )
 
 
@@ -191,15 +204,12 @@ def _scores(given: Sequence[Case]) -> str:
     pairs = [*((part, how) for part in PARTS for how in uses), ("path", nothing)]
     rows = []
     for part, how in pairs:
-        row: list[object] = ["–" if how == nothing else part, how]
-        for form in FORMS:
-            made = score(part, how, form, given)
-            row += [made.curves, interval(made.median), f"{made.ninth:.3g}", f"{made.shift:.2g}"]
-        rows.append(row)
-    of_form = [
-        (f"{form}: curves", "median", "90 % within", "predicted / measured") for form in FORMS
-    ]
-    return table(("part of the way", "prediction", *of_form[0], *of_form[1]), rows)
+        made = score(part, how, given)
+        row: list[object] = ["–" if how == nothing else part, how, made.curves]
+        row += [interval(made.median), f"{made.ninth:.3g}", f"{made.shift:.2g}"]
+        rows.append([*row, f"{made.held} of {made.ended}"])
+    head = ("part of the way", "prediction", "curves", "median factor", "90 % within")
+    return table((*head, "predicted / measured", "within the form-free ends"), rows)
 
 
 def _optimizers(given: Sequence[Case]) -> str:

@@ -39,13 +39,13 @@ def test_a_factor_is_that_of_the_other_workloads(made: list[Case]) -> None:
         critical = case.measured("knee")
         assert critical is not None
         logs.append(float(np.log(noise.noise_scale / critical)))
-    itself = score("path", "itself", "knee", made)
+    itself = score("path", "itself", made)
     assert itself.curves == 2
     assert itself.median.value == pytest.approx(np.exp(np.median(np.abs(logs))))
-    fitted = score("path", "times a factor", "knee", made)
+    fitted = score("path", "times a factor", made)
     assert fitted.median.value == pytest.approx(np.exp(abs(logs[0] - logs[1])))
     assert fitted.shift == pytest.approx(1.0)  # one is too high by as much as the other too low
-    nothing = score("path", "no prediction: the median of all", "knee", made)
+    nothing = score("path", "no prediction: the median of all", made)
     knees = [case.measured("knee") for case in made]
     assert nothing.median.value == pytest.approx(max(knees) / min(knees))  # type: ignore[type-var,operator]
 
