@@ -85,6 +85,7 @@ def sweep(
     """
     began = time.monotonic()
     from analysis.curves import edges
+    from analysis.widths.width import widths
     from batchscale.output.display import Display
     from batchscale.run import Run
     from batchscale.sweeps import load, tracked
@@ -105,6 +106,7 @@ def sweep(
                 results=where,
                 address=address,
                 judge=edges,
+                measure=widths,
                 observer=observed,
                 # What has passed counts: reading the experiment imports torch and the workload.
                 seconds=None if seconds is None else max(0.0, seconds + began - time.monotonic()),

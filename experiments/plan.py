@@ -155,10 +155,10 @@ class Study:
     """``auto``: an evaluation ends when a miss of the target is certain; ``full``: it reads the
     whole split."""
     search: Search = field(default_factory=Search)
+    stops_itself: bool = False  # perhaps, after any round (``scheduling.interim``)
     estimator: str = "minimum"
     """The estimator that represents a batch size in the analysis; recorded."""
-    engine: str = "auto"
-    """``auto`` (a rule on the shapes decides), ``module`` or ``stacked``."""
+    engine: str = "auto"  # a rule on the shapes decides; else ``module`` or ``stacked``
     layout: Layout = field(default_factory=Layout)
     replicate: int = 0
     """Which search of a design's baseline; the others differ from it in points and seeds alone."""

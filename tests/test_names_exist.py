@@ -21,6 +21,7 @@ from experiments.parallel import DIMENSIONS
 from experiments.search.domains import DOMAINS
 from experiments.techniques import TECHNIQUES
 from results.extensions import KINDS
+from results.quantities import QUANTITIES
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("analysis", "batchscale", "experiments", "results", "workloads")
@@ -56,6 +57,7 @@ KEYS = {
     *(*Experiment.model_fields, "batch_size", "extends", "optimizer", *DOMAINS),
     *("data", *DIMENSIONS.packaged, "micro_batches"),  # of a layout
     *TECHNIQUES.packaged,
+    *QUANTITIES,  # of stop
     *(f.name for name in TECHNIQUES.packaged for f in fields(TECHNIQUES.get_class(name, None))),
 }
 PLAIN = {"as", "ax", "batch", "divisor", "first", "it", "learning", "one", "that", "those"}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from itertools import product
 
-from validation import budgets, crossovers, searches, shapes, techniques, true_shapes
+from validation import budgets, crossovers, searches, shapes, stopping, techniques, true_shapes
 from validation.budgets import Budgets
 from validation.crossovers import Pairs
 from validation.harness import Scenario
 from validation.searches import Searches
 from validation.shapes import Cell
+from validation.stopping import Stopping
 from validation.surface import Surface
 from validation.techniques import TechniqueTables
 
@@ -29,6 +30,15 @@ _LAWS = (
     *product(("parabola",), (0.1, 0.3), ("equal",), (0.3,)),
 )
 """Surface, noise, its change over the budgets, how far optima lie off their law."""
+_STOPPED = (
+    (Surface(dimensions=1, noise=0.05), 1.3),
+    (Surface(dimensions=1, noise=0.20), 1.3),
+    (Surface(dimensions=2, noise=0.05), 1.3),
+    (Surface(dimensions=2, noise=0.20), 1.5),
+    (Surface(dimensions=3, noise=0.05), 2.0),
+    (Surface(dimensions=1, noise=0.20, narrowing=NARROWING, power=1.0), 1.5),
+    (Surface(dimensions=2, noise=0.05, narrowing=NARROWING, power=1.0), 1.5),
+)
 
 SCENARIOS = (
     Scenario(
@@ -83,6 +93,19 @@ SCENARIOS = (
         replicates=20,
         blocks=5,
         tables=searches.limits_tables,
+    ),
+    Scenario(
+        name="stopping",
+        cells=tuple(Stopping(surface=surface, factor=factor) for surface, factor in _STOPPED),
+        key=stopping.key,
+        seed=stopping.seed,
+        truth=stopping.truth,
+        simulate=stopping.simulate,
+        estimate=stopping.ended,
+        count=stopping.count,
+        replicates=40,
+        blocks=2,
+        tables=stopping.tables,
     ),
     Scenario(
         name="crossovers",

@@ -8,14 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-QUANTITIES = (
-    "perfect_scaling_until",
-    "maximal_parallelism_from",
-    "critical_batch_size",
-    "min_steps",
-    "min_examples",
-)
-"""The five quantities of a curve, in the order of ``regimes --json``."""
+from results.quantities import QUANTITIES as QUANTITIES
+
 COLUMNS = tuple(QUANTITIES[place] for place in (0, 2, 1, 3, 4))
 """The quantities in the order of tables: the batch sizes as they lie along a curve."""
 BATCH_SIZES = QUANTITIES[:3]

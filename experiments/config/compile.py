@@ -156,6 +156,9 @@ class Experiment(ExperimentFile):
         written = combination = sized.combination
         sized.check()
         to_target = None
+        if written.baseline and self.stop:
+            message = "stop: lengths of the baseline's steps need the whole search of the baseline"
+            raise self.error(("stop",), message, "leave stop out, or give the lengths in steps")
         baseline = [self._study(sized.with_combination(each), known) for each in written.baseline]
         if baseline and (to_target := known(baseline[0].id)) is not None:
             combination = at_steps(self, written, baseline[0], to_target)
@@ -204,6 +207,7 @@ class Experiment(ExperimentFile):
                 table_from=table_from or points_from,
                 extend=0 if table_from else search.extend,
             ),
+            stops_itself=bool(self.stop),
             estimator=self.estimator,
             engine=self.engine,
             layout=self._layout,

@@ -23,6 +23,7 @@ from experiments.programs.parse import parse as parse_program
 from experiments.search.space import SCALES
 from experiments.techniques import SETTINGS
 from experiments.typed import Count, Keys, Number, Texts, Whole, checked
+from results.quantities import QUANTITIES
 from workloads.user_code.program import Program
 
 
@@ -90,6 +91,9 @@ class ExperimentFile(Keys):
     """How many times the space may be enlarged towards an edge that the optimum sits on."""
     repeats: Annotated[Number, Field(le=10_000)] = 0
     """How many times the best configurations are trained again, with fresh seeds."""
+    stop: dict[StrictStr, Annotated[float, Field(strict=True, gt=1)]] | None = None
+    """Factors about the estimates of quantities: once the interval of each curve lies within them,
+    the sweep stops after the round."""
     estimator: Literal["minimum", "best_of_10", "median_of_searches"] = "minimum"
     """The estimator of a batch size in the analysis."""
     evaluation_ratio: Annotated[float, Field(strict=True, gt=1)] = 1.05
@@ -138,6 +142,7 @@ class ExperimentFile(Keys):
             if refused := why_not_copied(path, base, named_by_user=named_by_user):
                 raise file.error(("files", i), *refused)
         file._check_method()
+        file._check_stop()
         file._check_estimator()
         _ = file.parsed_design
         return file
@@ -283,6 +288,20 @@ class ExperimentFile(Keys):
                 f"method: {' or '.join(names)}; or widen the ranges of search",
             )
 
+    def _check_stop(self) -> None:
+        """Quantities must be those of a curve, and its trials drawn alike from one space."""
+        for name in self.stop or ():
+            if name not in QUANTITIES:
+                message = f"stop: {name!r} is not a quantity of a curve"
+                raise self.error(("stop", name), message, nearest(name, QUANTITIES))
+        method = search.METHODS[self.search_method]
+        if self.stop and not method.alike:
+            message = f"stop needs trials that are drawn alike, and those of method {method.name}"
+            raise self.error(("stop",), f"{message} are not", "method: sobol or random")
+        if self.stop and self.extend:
+            message = "stop and extend: a space is searched whole before it is enlarged"
+            raise self.error(("stop",), message, "leave one of them out")
+
     def _check_estimator(self) -> None:
         """A best of ten needs trials that are drawn alike, and ten of them exact."""
         if self.estimator != "best_of_10":
@@ -307,6 +326,7 @@ _HINTS = {
     "workload": "for example: workload: digits-mlp, or my_model.py:MyModel",
     "grid": "for example: grid: {batch_size: 8..4096, optimizer: [sgd, momentum]}",
     "extend": "how many times a search space may be enlarged; 0: never",
+    "stop": "for example: stop: {critical_batch_size: 1.3}",
     "repeats": "how many fresh seeds the best configurations get; 0: none",
     "name": "letters, digits, dots, dashes and underscores: it names a folder",
     "keep": "a number of trials, or off",

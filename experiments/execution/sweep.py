@@ -5,7 +5,6 @@ sweep(load("my_model.yaml"), results="results/runs", address="auto", observer=pr
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections import Counter
@@ -27,26 +26,25 @@ from experiments.execution.signals import Interrupted, Stop
 from experiments.execution.staging import file_specs
 from experiments.execution.worker import MakeTrainer, Pace, training
 from experiments.plan import Layout, Study
-from experiments.records import amend, baselines, snapshots
+from experiments.records import amend, baselines, snapshots, space_edges
 from experiments.records.no_target import no_target
 from experiments.records.planned import Planned, new_rows, planned
 from experiments.records.recorded import Recorded, changed, read_recorded, refuse_changed
 from experiments.records.rows import record_lost_trial
-from experiments.records.space_edges import Judge, notes, sides
+from experiments.records.space_edges import Judge
+from experiments.records.stopping import Measure, StoppingRule
 from experiments.scheduling import rounds
 from experiments.scheduling.dispatch import Dispatcher
+from experiments.scheduling.interim import InterimAnalyses
 from experiments.scheduling.messages import Note, Observer, Stage, TimeLeft, ignore
 from experiments.scheduling.messages import Summary as Summary
 from experiments.scheduling.study_state import Side, StudyState
 from results.counts import agreeing, count
 from results.run_state.checkpoints import Checkpoints
 from results.run_state.claims import Claims, trials_of
-from results.schema import json_text
 from results.storage.location import Location
 from results.store import Store
 from workloads.user_code.program import Program
-
-_END = {"low": "lower", "high": "upper"}
 
 
 def sweep(
@@ -55,6 +53,7 @@ def sweep(
     results: str | Path | Location,
     address: str = "auto",
     judge: Judge | None = None,
+    measure: Measure | None = None,
     observer: Observer | None = None,
     seconds: float | None = None,
     pack_size: int | None = None,
@@ -74,6 +73,7 @@ def sweep(
             ``HOST:PORT`` of a cluster, or a user's ``file.py:Class``.
         judge: checks each study's optimum against its search space, when all is done and, where
             the experiment asks for it, to enlarge the space.
+        measure: says how wide the intervals are at which the sweep may ``stop`` itself.
         observer: gets every event.
         seconds: end cleanly after so long. A round that is not expected to fit is not begun.
         pack_size: most trials of a pack; 64 at the most.
@@ -99,7 +99,7 @@ def sweep(
         )
     if experiment.is_program:
         pack_size = 1
-    run = _Sweep(experiment, results, observer or ignore, pack_size, judge)
+    run = _Sweep(experiment, results, observer or ignore, pack_size, judge, measure)
     run.plan(keep_old, retrain, executor_kind)
     while run.incomplete() or run.resolve():
         context = ExecutorContext(
@@ -142,13 +142,14 @@ class _Sweep:
         observer: Observer,
         pack_size: int | None,
         judge: Judge | None,
+        measure: Measure | None,
     ) -> None:
         if not isinstance(results, Location):
             root = str(results)
             here = "://" not in root and root.strip()
             results = Location(os.path.abspath(os.path.expanduser(root)) if here else root)
         self.experiment, self.location, self.observer = experiment, results, observer
-        self.pack_size, self.judge = pack_size, judge
+        self.pack_size, self.judge, self.measure = pack_size, judge, measure
         self.began = time.monotonic()
         self.trained = 0
         self.states: list[StudyState] = []
@@ -177,6 +178,8 @@ class _Sweep:
         if not self.location.files("studies", ".parquet"):
             executor.check(layouts)  # before the folder is made
         self.store = Store(self.location)
+        within, measure = self.experiment.stop, self.measure
+        self.rule = StoppingRule(self.store, within, measure) if within and measure else None
         self.since = self.store.next_revision("trials") - 1
         end_orphans(self.store, self.note)
         change = None if retrain else changed(self.store, studies)
@@ -203,6 +206,7 @@ class _Sweep:
             hung = f"{count(number, 'trial')} that hung in code that cannot be interrupted"
             end = "not tried again before the sweep is complete"
             self.note(f"{hung} {agreeing(number, 'are')} {end}.")
+        self.rows = {each.study.id: each.row for each in every}
         recorded = self._read_recorded(studies)
         self.of_other_targets = recorded.others
         before = {state.study.id for state in self.states}
@@ -216,12 +220,16 @@ class _Sweep:
                 pack_seconds=recorded.pack_seconds.get(each.study.id, {}),
                 engine=recorded.engines.get(each.study.id),
                 searches=recorded.searches[each.study.id],
-                edges=lambda state: sides(state, self.judge, self.store) if self.judge else (),
+                edges=self._edges,
                 on_enlarged=partial(self._enlarged, each.row),
             )
             for each in every
             if not each.study.waits
         ]
+        if (rule := self.rule) is not None:
+            interim = InterimAnalyses(self.states, lambda _: not rule.exceeding(self.states))
+            for state in self.states:
+                state.interim = interim
         for state in self.states:
             if state.study.id not in before:
                 self.observer(state.planned())
@@ -248,24 +256,14 @@ class _Sweep:
     def _read_recorded(self, studies: Sequence[Study]) -> Recorded:
         return read_recorded(self.store, studies, self.since, self.passed_over)
 
+    def _edges(self, state: StudyState) -> Sequence[Side]:
+        return space_edges.sides(state, self.judge, self.store) if self.judge else ()
+
     def _enlarged(
         self, planned_row: Mapping[str, Any], state: StudyState, where: Sequence[Side]
     ) -> None:
-        """Record the enlarged space in the study's row."""
-        space = json_text(dict(state.search_space))
-        added = [[trial.id for trial in block.trials] for block in state.blocks]
-        before = self.store.studies(self.experiment.name)
-        for _, last in before[before["study"] == state.study.id].iloc[-1:].iterrows():
-            text = last["enlargements"]
-            known = json.loads(text) if isinstance(text, str) else []
-            if known[: len(added)] == added and (known != added or last["search_space"] == space):
-                return  # an earlier run has recorded it, or further ones too
-        row = {**planned_row, "search_space": space, "enlargements": added}
-        self.store.add_studies([row])
-        ends = " and ".join(f"{name} at its {_END[side]} end" for name, side in where)
-        more = count(len(added[-1]), "more trial")
-        edge = f"the optimum lies on the edge of its search space, {ends}"
-        self.note(f"{state.label}: {edge}: {more} beyond it.")
+        if text := space_edges.record(self.store, planned_row, state, where):
+            self.note(text)
 
     def _retarget(self) -> None:
         """Record trials of an earlier target under the present one, if they need no training."""
@@ -371,7 +369,9 @@ class _Sweep:
         claims.clear()
         if not any(claim["info"].get("experiment") == name for claim in claims.live()):
             self.store.compact(name, idle=True)
-        at_edges = notes(self.states, self.judge, self.store) if self.judge else []
+        if self.rule is not None:
+            self.note(self.rule.conclude(self.states, self.rows))
+        at_edges = space_edges.notes(self.states, self.judge, self.store) if self.judge else []
         for note in (*baselines.lines(baselines.UNREACHED, self.waiting), *at_edges):
             self.note(note)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
@@ -9,8 +10,10 @@ from experiments.records.recorded import best_values
 from experiments.scheduling import rounds
 from experiments.scheduling.study_state import Side, StudyState
 from results.counts import count
+from results.schema import json_text
 from results.store import Store
 
+_END = {"low": "lower", "high": "upper"}
 _LISTED = 6
 _FURTHEST = 3
 """If no trial has reached the target, this many that came closest stand for the best."""
@@ -101,3 +104,23 @@ def _furthest(state: StudyState, store: Store) -> Sequence[Mapping[str, Any]]:
     best = best_values(store, target, trials, by="trial")
     ranked = best.sort_values(ascending=target.lower_is_better, kind="stable")
     return [trials[str(name)].metaparameters for name in ranked.index[:_FURTHEST]]
+
+
+def record(
+    store: Store, planned_row: Mapping[str, Any], state: StudyState, where: Sequence[Side]
+) -> str | None:
+    """Write the enlarged space into the study's row; what to say of it, or ``None`` where an
+    earlier run has recorded it, or further ones too."""
+    space = json_text(dict(state.search_space))
+    added = [[trial.id for trial in block.trials] for block in state.blocks]
+    before = store.studies(state.study.experiment)
+    for _, last in before[before["study"] == state.study.id].iloc[-1:].iterrows():
+        text = last["enlargements"]
+        known = json.loads(text) if isinstance(text, str) else []
+        if known[: len(added)] == added and (known != added or last["search_space"] == space):
+            return None
+    store.add_studies([{**planned_row, "search_space": space, "enlargements": added}])
+    ends = " and ".join(f"{name} at its {_END[side]} end" for name, side in where)
+    more = count(len(added[-1]), "more trial")
+    edge = f"the optimum lies on the edge of its search space, {ends}"
+    return f"{state.label}: {edge}: {more} beyond it."

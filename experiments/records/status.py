@@ -209,6 +209,8 @@ class _Wanted:
     search: str
     repeats: int
     """Repeats of the best trial that follow the search."""
+    stops_itself = False
+    """If it has, its row wants as many trials as there are."""
     added: tuple[str, ...]
     """Ids of the trials that enlargements of the space have added so far."""
 

@@ -360,7 +360,9 @@ class Dispatcher:
 
     def _rounds_done(self) -> int:
         """Rounds of the search that every study has behind it."""
-        return min([len(self._goals), *self._open_rounds()])
+        open_rounds = self._open_rounds()
+        most = max((len(rounds.goals(state.trials)) for state in self.states), default=1)
+        return min([most, *open_rounds])
 
     def _rounds_end(self) -> None:
         """Report the rounds that have ended since the last call; one of them may stop all."""

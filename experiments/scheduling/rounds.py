@@ -5,7 +5,8 @@ A study's search table is drawn in *waves*. The first holds rows 0-15; each late
 many rows as its goal (32, 64, … up to the trials wanted) lacks in feasible trials, once; the last
 round goes on until the goal is met or four times as many rows are drawn. A wave is decided when all
 rows before it are settled, and from those rows alone: which rows are drawn depends neither on the
-order of packs nor on restarts.
+order of packs nor on restarts. Where a sweep may stop itself after any round (``interim``), each
+goes on as the last one does, and keeps as many trials exact.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ class Wanted(Protocol):
     def stop_at_target(self) -> bool: ...
     @property
     def keep(self) -> int | None: ...
+    @property
+    def stops_itself(self) -> bool: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,13 +124,15 @@ def wave(
     rows: Callable[[int, int], Sequence[Trial]],
     max_rows: int,
     lookup: Lookup,
+    opens: Callable[[int], bool] = lambda _: True,
 ) -> Wave | None:
     """The study's open wave, or ``None`` when the study has all that it wants.
 
     ``rows(start, stop)`` gives rows of the search table. What an earlier run that wanted more
     trials recorded in later rows stops none of these: the best of them is theirs alone.
+    ``opens``: whether a round may be drawn; none is behind one that may not.
     """
-    for number, keep, missing in _stages(_Drawn(study, lookup), rows, max_rows):
+    for number, keep, missing in _stages(_Drawn(study, lookup), rows, max_rows, opens):
         if missing:
             return Wave(round=number, trials=missing, keep=keep)
     return None
@@ -194,7 +199,10 @@ def _ended(record: Record | None) -> Record | None:
 
 
 def _stages(
-    drawn: _Drawn[T], rows: Callable[[int, int], Sequence[T]], max_rows: int
+    drawn: _Drawn[T],
+    rows: Callable[[int, int], Sequence[T]],
+    max_rows: int,
+    opens: Callable[[int], bool] = lambda _: True,
 ) -> Iterator[tuple[int, int | None, tuple[T, ...]]]:
     """The waves of a study in order: the round, ``keep`` in it, and its rows that are missing.
 
@@ -204,7 +212,9 @@ def _stages(
     steps = goals(study.trials)
     exact = keep_in_round(study, 0)
     for number, goal in enumerate(steps):
-        last = number == len(steps) - 1
+        if not opens(number):
+            return
+        last = study.stops_itself or number == len(steps) - 1
         keep = keep_in_round(study, number)
         while True:
             lacking = max(0, min(goal - drawn.feasible(exact), max_rows - len(drawn.rows)))
@@ -264,7 +274,7 @@ class _Drawn(Generic[T]):
 def keep_in_round(study: Wanted, number: int) -> int | None:
     """How many of the best trials stay exact in round ``number``: in proportion to its goal."""
     steps = goals(study.trials)
-    if study.keep is None or number == len(steps) - 1:
+    if study.keep is None or study.stops_itself or number == len(steps) - 1:
         return study.keep
     return math.ceil(study.keep * steps[number] / study.trials)
 

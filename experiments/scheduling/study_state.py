@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
 from experiments.enlarged import Enlarged, enlarge
 from experiments.plan import Outcome, Study, Trial
 from experiments.scheduling import rounds
+from experiments.scheduling.interim import InterimAnalyses
 from experiments.scheduling.messages import StudyPlanned
 from experiments.scheduling.rounds import Counts, Record, Remaining
 from experiments.search.base import Space
@@ -42,6 +43,8 @@ class StudyState:
     """On which sides the best of the settled trials lie on the edge of the space."""
     on_enlarged: Callable[[StudyState, Sequence[Side]], None] = lambda *_: None
     """Called once with each enlargement."""
+    interim: InterimAnalyses | None = None
+    """The analyses that may stop the sweep; ``None``: it trains all trials."""
     blocks: list[Enlarged] = field(default_factory=list)
     """The enlargements so far."""
     searches: dict[str, Mapping[str, int]] = field(default_factory=dict)
@@ -59,6 +62,7 @@ class StudyState:
     _sorted_hits: list[int] | None = None
     _wave: rounds.Wave | None = None
     _wave_is_current: bool = False
+    _analyses_made: int = 0
 
     def __post_init__(self) -> None:
         if self.study.engine != "auto":  # set in the experiment
@@ -75,12 +79,29 @@ class StudyState:
         return self.study.notation(self.space)
 
     def wave(self) -> rounds.Wave | None:
-        """The open wave; ``None`` when the study is complete."""
-        if not self._wave_is_current:
-            search = rounds.wave(self.study, self._rows, self.study.max_rows, self._lookup)
-            self._wave = search or self._enlarge() or self._repeat()
-            self._wave_is_current = True
+        """The open wave; ``None`` when the study is complete, or waits for others to be judged with
+        it."""
+        made = self.interim.advance() if self.interim else 0
+        if not self._wave_is_current or made != self._analyses_made:
+            self._wave = self._search(self.interim.opens if self.interim else lambda _: True)
+            if self._wave is None and (self.interim is None or self.interim.over):
+                self._wave = self._enlarge() or self._repeat()
+            self._wave_is_current, self._analyses_made, self._counts = True, made, None
         return self._wave
+
+    def _search(self, opens: Callable[[int], bool]) -> rounds.Wave | None:
+        return rounds.wave(self.study, self._rows, self.study.max_rows, self._lookup, opens)
+
+    def has_behind(self, number: int) -> bool:
+        """Whether its search has the rounds up to ``number`` behind it."""
+        return self._search(lambda each: each <= number) is None
+
+    @property
+    def trials(self) -> int:
+        """Feasible trials that it wants by now: fewer than its study once the sweep has stopped."""
+        if self.interim is None or not self.interim.stopped:
+            return self.study.trials
+        return rounds.goals(self.study.trials)[: self.interim.made][-1]
 
     def _enlarge(self) -> rounds.Wave | None:
         """The slabs of the enlarged space, as long as the optimum lies on an edge."""
@@ -264,7 +285,7 @@ class StudyState:
                 return self._lookup(self.study.trial(row)) if beyond else None
 
             self._counts = rounds.counts(
-                self.study,
+                replace(self.study, trials=self.trials),
                 most,
                 lookup,
                 len(added),

@@ -194,10 +194,13 @@ class FakeTraining:
         if any(trial.endswith(name) for name in names for trial in trials):
             raise ValueError("the seventh step is one too many")
 
+    def _point(self, trial: Trial) -> float:
+        point = float(trial.metaparameters["learning_rate"])
+        return 1.55 - point if point >= 1.6 else point
+
     def _look(self, trial: Trial, step: int) -> Iterator[Measurement | Outcome]:
         study = self.pack.study
-        point = float(trial.metaparameters["learning_rate"])
-        point = 1.55 - point if point >= 1.6 else point
+        point = self._point(trial)
         end = Outcome(
             trial=trial.id,
             status="COMPLETE",

@@ -65,6 +65,23 @@ def test_a_block_of_searches_comes_out_again() -> None:
     assert_same(BY_NAME["searches"].row(cell, truth, 3), row)
 
 
+@pytest.mark.slow
+def test_a_block_of_sweeps_that_stop_comes_out_again() -> None:
+    (cell, *_) = BY_NAME["stopping"].cells
+    row = row_of(page.kept("stopping"), dimensions=1, noise=0.05, block=1)
+    assert_same(BY_NAME["stopping"].row(cell, None, 1), row)
+
+
+def test_sweeps_that_stop_themselves_still_cover() -> None:
+    counts = page.kept("stopping")
+    for _, cell in counts.groupby(["surface", "dimensions", "noise"]):
+        sums = cell.sum(numeric_only=True)
+        assert sums["covered"] >= 0.85 * sums["curves"]
+        assert sums["covered_early"] >= 0.85 * sums["early"]
+    easy = counts[(counts["dimensions"] == 1) & (counts["noise"] == 0.05)]
+    assert easy["trials"].sum() <= 64 * easy["curves"].sum() / 3
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
 def test_the_page_is_what_the_counts_give(scenario: Scenario) -> None:
     made = page.blocks(page.PAGE.read_text(encoding="utf-8"))

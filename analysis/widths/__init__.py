@@ -1,0 +1,1 @@
+"""How wide intervals are, and how wide they are expected to be before anything is trained."""
