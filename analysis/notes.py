@@ -95,6 +95,10 @@ TEXTS = {
     "best_at_end": "where the time is a bound, the best batch size is the smallest or the largest "
     "that was tested, or of which the step time is known: one beyond may be better",
     "exact_step_time": "intervals are of the steps alone: the step times have none",
+    "fitted_step_time": "step times are a model's, fitted to those measured on one device: "
+    "{each:.3g} s an example, {fixed:.3g} s a step; they lie {scatter:.0%} off it",
+    "model_and_measured": "on {devices} devices the model takes {low:.2f} to {high:.2f} times what "
+    "was measured there",
     "wide_brackets": "at batch size {at:,} the evaluation before the first hit lies {width:.0%} of "
     "its steps earlier: evaluate more often",
     "unequal_brackets": "evaluations around the first hit lie {small:.0%} of its steps apart at "

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from batchscale.analysis import best_at_batch as best_at_batch
     from batchscale.analysis import laws as laws
     from batchscale.analysis import optimal_batch as optimal_batch
-    from batchscale.analysis import plan as plan
     from batchscale.analysis import plot as plot
     from batchscale.analysis import regimes as regimes
     from batchscale.analysis import serve as serve
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
     from batchscale.api import take_in as take_in
     from batchscale.exchange import export as export
     from batchscale.noise.scale import NoiseScale as NoiseScale
+    from batchscale.planning import plan as plan
+    from batchscale.planning import step_times as step_times
     from batchscale.recorded_noise import noise_scales as noise_scales
     from batchscale.reporting import report as report
     from batchscale.run import Run as Run
@@ -65,7 +66,7 @@ _HOMES = {
     "noise_scales": "batchscale.recorded_noise:noise_scales",
     "open": "batchscale.api:open",
     "optimal_batch": "batchscale.analysis:optimal_batch",
-    "plan": "batchscale.analysis:plan",
+    "plan": "batchscale.planning:plan",
     "plot": "batchscale.analysis:plot",
     "query": "batchscale.api:query",
     "regimes": "batchscale.analysis:regimes",
@@ -73,6 +74,7 @@ _HOMES = {
     "rerun": "batchscale.training:rerun",
     "serve": "batchscale.analysis:serve",
     "status": "batchscale.api:status",
+    "step_times": "batchscale.planning:step_times",
     "sweep": "batchscale.api:sweep",
     "take_in": "batchscale.api:take_in",
     "techniques": "batchscale.analysis:techniques",

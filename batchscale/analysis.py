@@ -25,7 +25,6 @@ class Opened(Protocol):
 
 
 Source = str | Path | Opened
-_DEVICES = tuple(2**power for power in range(11))
 
 
 class QueryOptions(TypedDict, total=False):
@@ -191,61 +190,6 @@ def optimal_batch(
         sizes are in ``unit``.
     """
     return answers.optimal_batch(_of_final_losses("optimal_batch", sources, options, under))
-
-
-def plan(
-    *sources: Source,
-    devices: Sequence[int] = _DEVICES,
-    price: float | None = None,
-    step_time: Any = None,
-    seconds_per_example: float | None = None,
-    seconds_per_step: float | None = None,
-    gradient_bytes: float | None = None,
-    bandwidth: float | None = None,
-    latency: float | None = None,
-    overlap: float | None = None,
-    output: str | Path | None = None,
-    **options: Unpack[QueryOptions],
-) -> dict[str, Any]:
-    """How many devices pay: time and money to the target, each number with its best batch size.
-
-    Args:
-        devices: the numbers of devices.
-        price: of a device, an hour.
-        step_time: measured seconds a step: a CSV file, a data frame or a list of dicts with
-            ``devices``, ``batch_size``, ``seconds``, and ``curve`` (its label) where curves differ.
-        seconds_per_example: instead, of one device, forward and backward: a model of compute that
-            the devices share, and a ring all-reduce.
-        seconds_per_step: what a step takes besides.
-        gradient_bytes, bandwidth, latency: bytes, bytes a second, and seconds of a message.
-        overlap: the share of the compute behind which communication hides, 0 to 1.
-        output: a file for the figure of time and cost, with a CSV file of its numbers beside it.
-
-    The others are those of ``regimes``.
-
-    Returns:
-        ``plans``, one a curve: ``choices`` by number of ``devices`` with ``batch_size``,
-        ``step_seconds``, ``steps``, ``seconds`` and ``cost`` to the target and what it ``saves`` of
-        the time over the number before, each with an interval at ``level``; whether it is on the
-        ``frontier`` of time and cost; and how many devices are ``enough``. ``winners``: the
-        quickest curve at each number of devices.
-    """
-    model = {
-        "seconds_per_example": seconds_per_example,
-        "seconds_per_step": seconds_per_step,
-        "gradient_bytes": gradient_bytes,
-        "bandwidth": bandwidth,
-        "latency": latency,
-        "overlap": overlap,
-    }
-    return answers.plan(
-        query_of(sources, options),
-        sorted(devices),
-        price=price,
-        step_time=step_time,
-        model=model,
-        output=output,
-    )
 
 
 def best_at_batch(

@@ -17,8 +17,7 @@ from analysis.fit.knee_form import by_knee, check_form
 from analysis.fit.search_limits import search_effect
 from analysis.notes import codes
 from batchscale.output.errors import CommandError
-from results.counts import count
-from results.errors import ResultsError, escaped
+from results.errors import escaped
 from results.reader import Results
 from results.storage.save import destination
 
@@ -50,7 +49,7 @@ def regimes(
             f"--form {form} and --baseline exclude each other",
             hint="ratios are of quantities that assume no form: leave --form out",
         )
-    data = _fitted(query, progress)
+    data = fitted(query, progress)
     answers = [
         fit.to_dict() if isinstance(fit, analysis.Regimes) else _unfitted(curve, query)
         for curve, fit in zip(data.curves, data.fits, strict=True)
@@ -111,7 +110,7 @@ def techniques(
 
     if correction is not None:
         named(correction)  # before anything is fitted
-    return table(_fitted(query, progress), correction=correction, quantities=quantities)
+    return table(fitted(query, progress), correction=correction, quantities=quantities)
 
 
 def laws(
@@ -122,7 +121,7 @@ def laws(
     Raises:
         ResultsError: as ``regimes`` does.
     """
-    data = _fitted(query, None)
+    data = fitted(query, None)
     return [
         {**law.to_dict(), "curves": [data.curves[row].label for row in rows]}
         for law, rows in analysis.laws(
@@ -155,54 +154,6 @@ def best_at_batch(query: Query, progress: Progress | None = None) -> list[dict[s
     return [each.to_dict() for each in rankings(FigureData(query, progress=progress).final_losses)]
 
 
-def plan(
-    query: Query,
-    devices: Sequence[int],
-    *,
-    price: float | None = None,
-    step_time: Any = None,
-    model: Mapping[str, float | None] | None = None,
-    output: str | Path | None = None,
-    width: str | float | None = None,
-    progress: Progress | None = None,
-) -> dict[str, Any]:
-    """Time and money to the target by the number of devices, of each curve; ``output`` names a file
-    for their figure.
-
-    Raises:
-        ResultsError: as ``regimes`` does; step times that cannot be read, or none at any batch size
-            that was tested.
-        CommandError: a place that cannot be written to.
-    """
-    from analysis.formatting import units
-    from analysis.machines import plan
-    from analysis.machines import step_time as times
-
-    taken = times.step_time(step_time, model or {})
-    data = _fitted(query, progress)
-    unit = units(curve.example_unit for curve in data.curves)
-    made = plan.plans(data.curves, data.regimes, taken, devices, price=price, unit=unit)
-    if not made:
-        raise ResultsError(
-            "no step time is known at the tested batch sizes of any curve, with any of "
-            f"{count(len(devices), 'number')} of devices",
-            hint="step times of batch sizes between those of the curves; each device needs an "
-            "example",
-        )
-    if output is not None:
-        from analysis import figures
-        from analysis.machines.figure import kind
-
-        path, figure = destination(output), kind(made)
-        drawn = figures.draw(figure, data, width=width)
-        _make_folder(path)
-        figures.save(drawn, path, figures.numbers(figure, data))
-    return {
-        "plans": [each.to_dict() for each in made],
-        "winners": [vars(each) for each in plan.winners(made)],
-    }
-
-
 def has_single_budget(query: Query) -> bool:
     """Whether the final losses of a query have one budget, so that there are no steps at equal
     loss.
@@ -216,7 +167,7 @@ def has_single_budget(query: Query) -> bool:
     return len({*same_budgets(np.array(budgets))}) == 1
 
 
-def _fitted(query: Query, progress: Progress | None) -> FigureData:
+def fitted(query: Query, progress: Progress | None) -> FigureData:
     """The data of a query; an error where none of its curves can be fitted."""
     if query.definition is not None:
         analysis.definitions.named(query.definition)
@@ -328,7 +279,7 @@ def plot(
     if path is None:
         return drawn, []
     numbers = figures.numbers(figure, data, options=options) if figure.numbers else None
-    _make_folder(path)
+    make_folder(path)
     return drawn, figures.save(drawn, path, numbers)
 
 
@@ -349,7 +300,7 @@ def _refuse_own_source(path: Path, query: Query) -> None:
             )
 
 
-def _make_folder(path: Path) -> None:
+def make_folder(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -378,7 +329,7 @@ def report(
         )
     data = FigureData(query, progress=progress)
     text = page(payload(data, title=title and escaped(title), pictures=True))
-    _make_folder(path)
+    make_folder(path)
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -124,7 +124,7 @@ def _layout_choices(studies: Sequence[Study], device: str) -> dict[str, dict[str
     choosing = [study for study in studies if study.layout.auto]
     if not choosing:
         return {}
-    from experiments.training.auto_layout.local_ranks import local_choices
+    from experiments.training.auto_layout.probe import local_choices
 
     largest = [
         Pack(id=study.id, study=study, trials=(*study.draw(0, max(packs(study))),))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -24,7 +24,6 @@ from results.targets.target import Target
 if TYPE_CHECKING:
     import pandas as pd
 
-    from experiments.config.compile import Experiment
     from experiments.schedules import Schedule
     from results.reader import Results
     from workloads import Workload
@@ -130,22 +129,8 @@ def rerun(
     from workloads.user_code.trust import RefusedCodeError, named_by_record
 
     opened = dataset.open(results or default_results())
-    row = _row(opened, trial)
-    if not row["metaparameters"] or not row["seed"]:
-        raise CommandError(f"trial {trial} of {opened.root} was not trained by batchscale")
-    if row["engine"] == "program":
-        raise CommandError(
-            f"trial {row['trial']} of {opened.root} is of a program, which is not run here",
-            hint=script_of(opened.root, row["trial"]),
-        )
-    point = Trial(
-        id=row["trial"],
-        index=int(row["index"]),
-        seed=int(row["seed"]),
-        metaparameters=json.loads(row["metaparameters"]),
-        role=row["role"],
-        round=int(row["round"]),
-    )
+    row = row_of(opened, trial)
+    point = trial_of(opened, row)
     column = row["target_metric"]
     columns = [column] if column in METRIC_COLUMNS else []
     rows = opened.read_measurements(["trial", "step", "metrics", "evaluated_examples", *columns])
@@ -154,17 +139,17 @@ def rerun(
     partly = rows["evaluated_examples"].notna().any()
     with nullcontext() if trust else named_by_record(opened.root):
         try:
-            study = replace(_study(opened, row), evaluate="auto" if partly else "full")
+            study = replace(study_of(opened, row), evaluate="auto" if partly else "full")
             run = _run(study, point, row["engine"], device, threads, save, on_measure)
         except RefusedCodeError as refused:
-            raise _untrusted(opened, row, refused) from None
+            raise untrusted(opened, row, refused) from None
     values = rows[column] if columns else rows["metrics"].map(lambda t: json.loads(t)[column])
     of_steps = zip(values, rows["evaluated_examples"], strict=True)
     recorded = {"measurements": dict(zip(rows["step"], of_steps, strict=True)), **row}
     return replace(run, recorded=recorded)
 
 
-def _untrusted(opened: Results, row: Mapping[str, Any], refused: RefusedCodeError) -> CommandError:
+def untrusted(opened: Results, row: Mapping[str, Any], refused: RefusedCodeError) -> CommandError:
     """The error of a record that names Python files."""
     from experiments.config.yaml_lines import read
 
@@ -193,9 +178,11 @@ def _recorded(opened: Results, row: Mapping[str, Any]) -> pd.Series:
     return studies[studies["study"] == row["study"]].iloc[-1]
 
 
-def _row(opened: Results, trial: str) -> dict[str, Any]:
+def row_of(opened: Results, trial: str) -> dict[str, Any]:
     frame = opened.trials
-    match = frame[[str(name).startswith(trial) for name in frame["trial"]]]
+    match = frame[frame["trial"] == trial]
+    if match.empty:
+        match = frame[[str(name).startswith(trial) for name in frame["trial"]]]
     if len(match) > 1:
         raise CommandError(
             f"{count(len(match), 'trial')} of {opened.root} begin with {trial!r}",
@@ -213,26 +200,40 @@ def _row(opened: Results, trial: str) -> dict[str, Any]:
     return {str(name): value for name, value in row.items()}
 
 
-def _study(opened: Results, row: Mapping[str, Any]) -> Study:
+def trial_of(opened: Results, row: Mapping[str, Any]) -> Trial:
+    """A recorded trial.
+
+    Raises:
+        CommandError: batchscale did not train it, or it is of a program.
+    """
+    if not row["metaparameters"] or not row["seed"]:
+        raise CommandError(f"trial {row['trial']} of {opened.root} was not trained by batchscale")
+    if row["engine"] == "program":
+        raise CommandError(
+            f"trial {row['trial']} of {opened.root} is of a program, which is not run here",
+            hint=script_of(opened.root, row["trial"]),
+        )
+    return Trial(
+        id=row["trial"],
+        index=int(row["index"]),
+        seed=int(row["seed"]),
+        metaparameters=json.loads(row["metaparameters"]),
+        role=row["role"],
+        round=int(row["round"]),
+    )
+
+
+def study_of(
+    opened: Results, row: Mapping[str, Any], known: dict[Any, list[Study]] | None = None
+) -> Study:
     """The study of a recorded trial, its budget where the trial stopped.
 
     One that raised did so beyond the step that was recorded: it has its study's whole budget.
-    """
-    from experiments.config import compile as config
-    from experiments.errors import ExperimentError
 
-    recorded = _recorded(opened, row)
-    name = f"experiment {row['experiment']}"
-    try:
-        experiment = config.parse(recorded["experiment_yaml"], name)
-    except ExperimentError as error:
-        if "no file" not in str(error):
-            raise
-        # Rows name a user's file relative to its experiment's folder, which is not recorded.
-        raise CommandError(
-            str(error), hint="run the command in the folder of the experiment's file"
-        ) from None
-    study = _planned(experiment, row)
+    Args:
+        known: keeps the studies of an experiment from one of its trials to the next.
+    """
+    study = _planned(row, _studies(opened, row, {} if known is None else known))
     ended = None if row["stop_reason"] == "error" else row["steps_run"]
     target = Target(
         metric=row["target_metric"],
@@ -250,14 +251,34 @@ def _study(opened: Results, row: Mapping[str, Any]) -> Study:
     )
 
 
-def _planned(experiment: Experiment, row: Mapping[str, Any]) -> Study:
+def _studies(opened: Results, row: Mapping[str, Any], known: dict[Any, list[Study]]) -> list[Study]:
+    """The studies of a trial's experiment, as its record says."""
+    from experiments.config import compile as config
+    from experiments.errors import ExperimentError
+
+    steps, version = row["baseline_steps"], row["workload_version"]
+    text = _recorded(opened, row)["experiment_yaml"]
+    if (text, steps, version) not in known:
+        try:
+            experiment = config.parse(text, f"experiment {row['experiment']}")
+        except ExperimentError as error:
+            if "no file" not in str(error):
+                raise
+            # Rows name a user's file relative to its experiment's folder, which is not recorded.
+            raise CommandError(
+                str(error), hint="run the command in the folder of the experiment's file"
+            ) from None
+        of_baseline = None if steps is None else int(steps)
+        known[text, steps, version] = [*experiment.studies(version, lambda _: of_baseline)]
+    return known[text, steps, version]
+
+
+def _planned(row: Mapping[str, Any], studies: Sequence[Study]) -> Study:
     """The study of a trial; if an optimizer's code has changed, the study with the present code."""
     import workloads
     from experiments.records.recorded import description
     from experiments.records.rows import study_columns
 
-    steps = row["baseline_steps"]
-    studies = experiment.studies(row["workload_version"], lambda _: steps and int(steps))
     for study in studies:
         if study.id == row["study"]:
             return study
@@ -267,7 +288,7 @@ def _planned(experiment: Experiment, row: Mapping[str, Any]) -> Study:
         if description(columns) == description(row):
             return study
     raise CommandError(
-        f"trial {row['trial']}: experiment {experiment.name}, as recorded, has no such study"
+        f"trial {row['trial']}: experiment {row['experiment']}, as recorded, has no such study"
     )
 
 

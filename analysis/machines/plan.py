@@ -164,7 +164,7 @@ def _plan(
         if at:
             choice = replace(choice, saves=_saved(located, known[at - 1], each))
         choices.append(choice)
-    notes = []
+    notes = [*times.notes(curve.label)]
     if lost := [n for n, each in zip(devices, bests, strict=True) if each is None]:
         notes.append(Note("no_step_time", devices=lost))
     if any(choice.is_bound for choice in choices):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.fit.convex import Array
+from analysis.notes import Note
 from results.errors import ResultsError
 
 COLUMNS = ("devices", "batch_size", "seconds")
@@ -19,21 +21,25 @@ _CURVE = "curve"
 _FILE = f"a CSV file with the columns {', '.join(COLUMNS)}"
 
 
-class StepTime(Protocol):
+class StepTime(ABC):
     """What a step takes."""
 
+    @abstractmethod
     def seconds(self, curve: str, devices: int, batch_sizes: Array) -> tuple[Array, Array]:
         """Seconds a step (m,), and the standard errors of their natural logs (m,); NaN where that
         is not known."""
-        ...
 
-    def sizes(self, curve: str, devices: int) -> Array:
+    def sizes(self, curve: str, devices: int) -> Array:  # noqa: ARG002 - a hook
         """Batch sizes that are to be among those that are compared."""
-        ...
+        return np.empty(0)
+
+    def notes(self, curve: str) -> tuple[Note, ...]:  # noqa: ARG002 - a hook
+        """What limits them."""
+        return ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class Measured(StepTime):
     """A table of measurements.
 
     Between two batch sizes of one number of devices seconds are linear in the batch size, as they
@@ -121,7 +127,7 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Modelled:
+class Modelled(StepTime):
     """Compute that is shared by the devices, and a ring all-reduce of the gradient.
 
     Of n devices each has B/n examples, and sends and gets 2 (n - 1)/n of the gradient's bytes in 2
@@ -154,11 +160,6 @@ class Modelled:
                     hint="a share from 0 to 1" if name == "overlap" else "a number above 0",
                 )
 
-    def sizes(self, curve: str, devices: int) -> Array:
-        """None in particular."""
-        del curve, devices
-        return np.empty(0)
-
     def seconds(self, curve: str, devices: int, batch_sizes: Array) -> tuple[Array, Array]:
         """As of ``StepTime``; each device needs an example."""
         del curve
@@ -170,20 +171,100 @@ class Modelled:
         return np.where(enough, taken, np.nan), np.where(enough, 0.0, np.nan)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fitted(StepTime):
+    """Models whose compute is fitted to measurements on one device, and which extrapolate to more.
+
+    The root mean square of what a fit leaves is the error of the log of its seconds.
+    """
+
+    measured: Measured
+    models: Mapping[str | None, tuple[Modelled, float]]
+    """By curve (None: all), each with its error."""
+
+    @classmethod
+    def of(cls, measured: Measured, communication: Mapping[str, float]) -> Fitted:
+        """
+        Args:
+            communication: the arguments of ``Modelled`` that are not of compute.
+
+        Raises:
+            ResultsError: fewer than three batch sizes on one device, or seconds that do not grow
+                with the batch size.
+        """
+        models = {}
+        for curve, devices in measured.rows:
+            if devices == 1:
+                sizes, seconds, _ = measured.rows[curve, devices]
+                fixed, each, left = _least_squares(sizes, seconds)
+                compute = {"seconds_per_example": each, "seconds_per_step": fixed}
+                models[curve] = Modelled(**compute, **communication), left
+        if not models:
+            raise ResultsError("no step time of one device to fit a model to", hint=_TO_FIT)
+        return cls(measured=measured, models=models)
+
+    def seconds(self, curve: str, devices: int, batch_sizes: Array) -> tuple[Array, Array]:
+        """As of ``StepTime``."""
+        if (of := self._of(curve)) is None:
+            return (np.full(len(batch_sizes), np.nan),) * 2
+        taken, errors = of[0].seconds(curve, devices, batch_sizes)
+        return taken, errors + of[1]
+
+    def notes(self, curve: str) -> tuple[Note, ...]:
+        """What was fitted, and how far it is from measurements on several devices."""
+        if (of := self._of(curve)) is None:
+            return ()
+        model, left = of
+        notes = [Note("fitted_step_time", each=model.seconds_per_example,
+                      fixed=model.seconds_per_step, scatter=left)]  # fmt: skip
+        for (named, devices), (sizes, seconds, _) in self.measured.rows.items():
+            if devices > 1 and named in (None, curve):
+                ratios = model.seconds(curve, devices, sizes)[0] / seconds
+                low, high = float(np.nanmin(ratios)), float(np.nanmax(ratios))
+                notes.append(Note("model_and_measured", devices=devices, low=low, high=high))
+        return tuple(notes)
+
+    def _of(self, curve: str) -> tuple[Modelled, float] | None:
+        return self.models.get(curve, self.models.get(None))
+
+
+_TO_FIT = "seconds of a step on one device at three batch sizes or more (devices = 1)"
+
+
+def _least_squares(sizes: Array, seconds: Array) -> tuple[float, float, float]:
+    """Seconds of a step and of an example whose relative errors have the least squares, and what
+    these leave: the root of their mean, with two parameters taken off."""
+    if len(sizes) < 3:
+        raise ResultsError("too few step times of one device to fit a model to", hint=_TO_FIT)
+    columns = np.stack([1 / seconds, sizes / seconds], axis=1)
+    fixed, each = np.linalg.lstsq(columns, np.ones(len(sizes)), rcond=None)[0]
+    if fixed < 0:  # a step cannot take less than nothing besides
+        fixed, each = 0.0, columns[:, 1].sum() / (columns[:, 1] ** 2).sum()
+    if each <= 0:
+        raise ResultsError(
+            "the seconds of a step do not grow with the batch size: there is no model of them",
+            hint="larger batch sizes, or --step-time alone",
+        )
+    left = columns @ [fixed, each] - 1
+    return float(fixed), float(each), float(np.sqrt((left**2).sum() / (len(sizes) - 2)))
+
+
 def step_time(
     measured: str | Path | pd.DataFrame | Sequence[Mapping[str, Any]] | None,
     model: Mapping[str, float | None],
 ) -> StepTime:
-    """Of a file, of a table, or of a model's numbers.
+    """Of a file, of a table, or of a model's numbers; a model without those of compute is fitted to
+    the measurements.
 
     Raises:
-        ResultsError: neither or both are given, or one of them cannot be.
+        ResultsError: neither is given, or both with compute, or one of them cannot be.
     """
     given = {name: float(value) for name, value in model.items() if value is not None}
-    if (measured is None) == (not given):
+    compute = {"seconds_per_example", "seconds_per_step"} & {*given}
+    if (measured is None and not given) or (measured is not None and compute):
         raise ResultsError(
             "the seconds of a step are needed" if measured is None else "two kinds of step times",
-            hint="one of --step-time FILE.csv (devices, batch_size, seconds) and "
+            hint="one of --measure, --step-time FILE.csv (devices, batch_size, seconds) and "
             "--seconds-per-example 0.001 --gradient-bytes 1e8 --bandwidth 1e11",
         )
     if measured is None:
@@ -194,5 +275,7 @@ def step_time(
             )
         return Modelled(**given)
     if isinstance(measured, (str, Path)):
-        return Measured.read(measured)
-    return Measured.of(pd.DataFrame(measured))
+        rows = Measured.read(measured)
+    else:
+        rows = Measured.of(pd.DataFrame(measured))
+    return Fitted.of(rows, given) if given else rows

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from batchscale.cli.options import Fmt, Json, Out, option, output_format, with_query
+from batchscale.cli.options import Device, Fmt, Json, Out, option, output_format, with_query
 
 if TYPE_CHECKING:
     from analysis.figure_data import Query
@@ -17,9 +19,13 @@ if TYPE_CHECKING:
 def plan(
     query: Query,
     devices: Annotated[
-        str,
-        option("--devices", "N..M", "Numbers of devices: 1..64 doubles; or 1,8,12."),
-    ] = "1..1024",
+        str | None,
+        option(
+            "--devices",
+            "N..M",
+            "Numbers of devices: 1..64 doubles; or 1,8,12. Default: 1..1024, or those measured.",
+        ),
+    ] = None,
     price: Annotated[
         str | None, option("--price", "AMOUNT/h", "Of a device, an hour: 2.5/h; adds the cost.")
     ] = None,
@@ -32,6 +38,30 @@ def plan(
             "curves differ. Several rows of one place give it an interval.",
         ),
     ] = None,
+    measure: Annotated[
+        bool,
+        typer.Option(
+            "--measure",
+            help="Measure the seconds of a step on this machine, as the curves trained.",
+        ),
+    ] = False,
+    ranks: Annotated[
+        str | None,
+        option("--ranks", "N..M", "Of --measure: GPUs, or processes on CPUs, that share a batch."),
+    ] = None,
+    save_times: Annotated[
+        str | None,
+        option("--save-times", "FILE.csv", "Of --measure: write them here, for --step-time."),
+    ] = None,
+    device: Device = None,
+    trust: Annotated[
+        bool,
+        typer.Option(
+            "--trust",
+            help="Of --measure: run the Python files that the record names. Those of yours that "
+            "you have run before, unchanged, need none.",
+        ),
+    ] = False,
     seconds_per_example: Annotated[
         float | None,
         typer.Option("--seconds-per-example", help="Instead, of one device: forward and backward."),
@@ -62,9 +92,10 @@ def plan(
 
     Each number of devices has the batch size that is best for it.
     """
-    from batchscale import answers
+    from batchscale import planning
+    from batchscale.answers import fitted
     from batchscale.output import plan_table
-    from batchscale.output.progress import ProgressLines
+    from batchscale.output.progress import ProgressLines, say
 
     model = {
         "seconds_per_example": seconds_per_example,
@@ -74,19 +105,45 @@ def plan(
         "latency": latency,
         "overlap": overlap,
     }
-    made = answers.plan(
-        query,
-        numbers_of(devices),
-        price=None if price is None else price_of(price),
-        step_time=step_time,
-        model=model,
-        output=output,
-        progress=ProgressLines(),
-    )
+    numbers = None if devices is None else numbers_of(devices)
+    of_hour = None if price is None else price_of(price)
+    of_measure = {"--ranks": ranks, "--save-times": save_times, "--device": device}
+    others = {"--step-time": step_time, "--seconds-per-example": seconds_per_example}
+    others = {**others, "--seconds-per-step": seconds_per_step}
+    times: Any = step_time
+    data, progress = None, ProgressLines()
+    if measure:
+        _refuse("excludes", others)
+        on = None if ranks is None else numbers_of(ranks, "--ranks")
+        data = fitted(query, progress)
+        times = planning.measure(
+            data, ranks=on, device=device, trust=trust, save=save_times, progress=progress
+        )
+        say(plan_table.step_times(times), file=sys.stderr)
+        if numbers is None and all(value is None for value in model.values()):
+            numbers = sorted(times["devices"].unique().tolist())
+    else:
+        _refuse("needs", {**of_measure, "--trust": trust or None})
+    made = planning.answer(
+        query, numbers or planning.DEVICES, price=of_hour, step_time=times, model=model,
+        output=output, data=data, progress=progress,
+    )  # fmt: skip
     print(plan_table.plans(made, output_format(format, json)), end="")
 
 
-def numbers_of(text: str) -> list[int]:
+def _refuse(why: str, options: Mapping[str, object]) -> None:
+    """
+    Raises:
+        CommandError: one of the options is given.
+    """
+    from batchscale.output.errors import CommandError
+
+    if given := [name for name, value in options.items() if value is not None]:
+        hint = "step times are measured here, read of a file, or a model's"
+        raise CommandError(f"{given[0]} {why} --measure", hint=hint)
+
+
+def numbers_of(text: str, option: str = "--devices") -> list[int]:
     """``1..8`` is 1, 2, 4, 8; ``1,8,12`` these; ascending.
 
     Raises:
@@ -103,7 +160,7 @@ def numbers_of(text: str) -> list[int]:
         if numbers[0] > 0:
             return numbers
     raise CommandError(
-        f"--devices {text} are no numbers of devices", hint="for example --devices 1..64, or 1,8,12"
+        f"{option} {text} are no numbers of devices", hint=f"for example {option} 1..64, or 1,8,12"
     )
 
 

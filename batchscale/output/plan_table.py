@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from analysis.formatting import interval
 from batchscale.output.tables import Format, as_json, notes, render
 from results.counts import count
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Answer = Mapping[str, Any]
 T = TypeVar("T")
@@ -26,6 +29,17 @@ def plans(answer: Mapping[str, Any], format: Format) -> str:
     if format == "csv":
         return render([row for plan in made for row in _flat(plan)], "csv")
     return "\n".join([*(_table(plan, format) for plan in made), *_ending(answer, format)])
+
+
+def step_times(measured: pd.DataFrame) -> str:
+    """What was measured as a table: the median of each place, and the range; and what was not."""
+    places = [name for name in ("curve", "devices", "batch_size") if name in measured]
+    rows = []
+    for place, seconds in measured.groupby(places, sort=False)["seconds"]:
+        low, middle, high = (_seconds(float(seconds.quantile(q))) for q in (0, 0.5, 1))
+        row = {name.replace("_", " "): at for name, at in zip(places, place, strict=True)}
+        rows.append({**row, "a step": middle, "least to most": f"{low} to {high}"})
+    return "\n".join([render(rows, "table").rstrip("\n"), *measured.attrs["left_out"]])
 
 
 def _table(plan: Answer, format: Format) -> str:
@@ -47,7 +61,12 @@ def _table(plan: Answer, format: Format) -> str:
     table = render(rows, format)
     if format != "table":
         return table
-    lines = [f"{_name(plan)}to {plan['target']}", table.rstrip("\n"), "", _sentence(plan)]
+    lines = [
+        f"{_name(plan)}to {plan['target'] or 'the target of the source'}",
+        table.rstrip("\n"),
+        "",
+        _sentence(plan),
+    ]
     return "\n".join([*lines, *notes([("", plan["notes"])])]) + "\n"
 
 
@@ -85,6 +104,8 @@ def _sentence(plan: Answer) -> str:
     last = plan["choices"][-1]["devices"]
     if enough["value"] is not None:
         return f"More than {enough['value']:,.0f} devices gain less than 5 % of the time."
+    if len(plan["choices"]) == 1:
+        return f"Of {count(last, 'device')} alone: whether more pay is open."
     return f"Up to {last:,} devices each doubling may still pay: the number that is enough is open."
 
 

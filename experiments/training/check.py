@@ -6,7 +6,6 @@ The comparisons train in float64, where a difference beyond rounding is an error
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -21,6 +20,7 @@ from experiments.plan import Layout, Study, Trial, WorkloadRef
 from experiments.search.space import Value
 from experiments.seeds import derive
 from experiments.training.splits import sampled
+from experiments.training.step_times import seconds_of_step
 from experiments.training.study_context import StudyContext
 from results.counts import count, plural
 from results.targets.target import Target
@@ -236,16 +236,7 @@ def _rate(kind: str, context: StudyContext) -> Finding:
     """Steps a second in an engine, of all models together."""
     models = 1 if kind == "module" else _STACK
     engine = make_engine(kind, context, [_trial(i) for i in range(models)])
-    engine.advance(2)
-    steps, spent = 1, 0.0
-    while spent < _RATE_SECONDS / 2:
-        steps *= 2
-        began = time.perf_counter()
-        engine.advance(steps)
-        if context.device.type == "cuda":
-            torch.cuda.synchronize(context.device)
-        spent = time.perf_counter() - began
-    rate = steps * models / spent
+    rate = models / seconds_of_step(engine, _RATE_SECONDS / 2)
     many = f" ({count(models, 'model')} at once)" if models > 1 else ""
     return Finding(
         check=f"{kind} engine",

@@ -180,6 +180,43 @@ def test_the_ring_sends_what_the_paper_says() -> None:
     assert hidden.seconds("", 4, np.array([8.0]))[0][0] == pytest.approx(0.2 + 0.15 - 0.12)
 
 
+def test_a_model_is_fitted_to_one_device_and_compared_with_several() -> None:
+    rows = [{"devices": 1, "batch_size": size, "seconds": FIXED + EACH * size} for size in SIZES]
+    rows += [{"devices": 2, "batch_size": 8, "seconds": 2 * (FIXED + EACH * 4 + 0.1)}]
+    communication = {"gradient_bytes": 1e9, "bandwidth": 1e10}
+    fitted = step_time(rows, communication)
+    exact = Modelled(seconds_per_example=EACH, seconds_per_step=FIXED, **communication)
+    sizes = np.array(SIZES, dtype=np.float64)
+    for n in (1, 2, 64):
+        made, errors = fitted.seconds("", n, sizes)
+        np.testing.assert_allclose(made, exact.seconds("", n, sizes)[0], rtol=1e-9)
+        assert np.nanmax(errors) < 1e-9
+    assert [str(note) for note in fitted.notes("")] == [
+        "step times are a model's, fitted to those measured on one device: 0.001 s an example, "
+        "0.004 s a step; they lie 0% off it",
+        "on 2 devices the model takes 0.50 to 0.50 times what was measured there",
+    ]
+
+
+def test_what_a_fitted_model_leaves_is_part_of_the_interval() -> None:
+    curve = plain_curve(SIZES, steps(SIZES))
+    scatter = np.where(np.arange(len(SIZES)) % 2, 1.1, 1 / 1.1)
+    seconds = (FIXED + EACH * SIZES) * scatter
+    rows = [
+        {"devices": 1, "batch_size": b, "seconds": t} for b, t in zip(SIZES, seconds, strict=True)
+    ]
+    fitted = step_time(rows, {"latency": 1e-6})
+    assert fitted.seconds("", 4, np.array([16.0]))[1] == pytest.approx(0.1, rel=0.2)
+    (note,) = plan_of(curve, fitted, [1, 4]).notes
+    assert note.code == "fitted_step_time"
+    flat = [{"devices": 1, "batch_size": size, "seconds": 1 / size} for size in SIZES]
+    for wrong, message in ((flat, "do not grow"), (rows[:2], "too few step times"), (
+        [{**rows[0], "devices": 2}], "no step time of one device"
+    )):  # fmt: skip
+        with pytest.raises(ResultsError, match=message):
+            step_time(wrong, {"latency": 1e-6})
+
+
 @pytest.mark.parametrize(
     ("measured", "model", "message"),
     [

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import batchscale as bs
+from analysis.figure_data import FigureData, Query
+from batchscale import planning
 from batchscale.output.errors import CommandError
 from tests.batchscale.conftest import Command
 from tests.user_models import LINEAR, TOUCH
@@ -87,6 +89,21 @@ def test_files_that_a_foreign_record_names_are_not_run(
     assert not list(here.glob("*.ran"))
     assert bs.rerun(trial, results=results, trust=True).equal
     assert bs.rerun(trial, results=results).equal  # it has been run by now
+
+
+@pytest.mark.parametrize("names", [OF_FILE, OF_OPTIMIZER], ids=str)
+def test_a_step_that_a_foreign_record_names_is_not_measured(
+    somebody_else: Callable[[], None], names: dict[str, str]
+) -> None:
+    recorded("theirs", **names)
+    somebody_else()
+    data = FigureData(Query(sources=["theirs"]))
+    (curve,) = data.curves
+    given = (curve, curve.points[0], data)
+    with pytest.raises(CommandError, match="is not run: the record of trial"):
+        planning._subject(*given, False, "cpu", {})
+    assert not list(Path().rglob("*.ran"))
+    assert planning._subject(*given, True, "cpu", {}).record is None
 
 
 @pytest.mark.parametrize("results", ["runs", "results/runs"])

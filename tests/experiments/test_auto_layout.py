@@ -19,8 +19,7 @@ from experiments.parallel.renewal import Meeting
 from experiments.plan import Layout, Pack, Study, WorkloadRef
 from experiments.training.auto_layout.candidates import candidates, halves, largest_share
 from experiments.training.auto_layout.choice import OUT_OF_MEMORY, Attempt, best, describe
-from experiments.training.auto_layout.local_ranks import local_choices
-from experiments.training.auto_layout.probe import choose
+from experiments.training.auto_layout.probe import choose, local_choices
 from experiments.training.pack_training import Training
 from tests.experiments.rank_groups import on_ranks
 from tests.problems import outcomes, study, trials

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-
-import torch
+from typing import Any
 
 from experiments import parallel
 from experiments.engines import Engine, make_engine
 from experiments.engines.randomness import RandomDraws
 from experiments.engines.selection import choose as choose_engine
 from experiments.errors import ExperimentError
+from experiments.parallel.local_ranks import most_ranks, on_local_ranks
 from experiments.parallel.ranks import SOLO, Ranks
 from experiments.parallel.renewal import Meeting
 from experiments.plan import AUTO, Layout, Pack, Study, Trial
 from experiments.training.auto_layout.candidates import candidates, halves, largest_share
 from experiments.training.auto_layout.choice import OUT_OF_MEMORY, Attempt, LayoutChoice, best
 from experiments.training.micro_batch import chunk_size
+from experiments.training.step_times import attempt, waiting
 from experiments.training.study_context import StudyContext
+from experiments.training.threads import single_thread
 from results.counts import count
 
 _TIMED_SECONDS = 0.2
@@ -53,6 +54,28 @@ def choose(pack: Pack, device: str = "cpu", ranks: Ranks = SOLO) -> LayoutChoice
         choice = _Probe(pack, device, ranks).choice()
     _choices[key] = choice
     return choice
+
+
+def local_choices(packs: Sequence[Pack], device: str) -> list[dict[str, Any]] | None:
+    """The content of ``layout_choice`` for each pack, all of as many workers, by processes that
+    train some steps of each here; ``None``: this machine has too few cores or GPUs for them.
+
+    Raises:
+        ExperimentError: nothing fits into the memory.
+        WorkloadError: a workload breaks its contract.
+    """
+    workers = packs[0].study.layout.workers
+    if workers > most_ranks(device):
+        return None
+    if workers == 1:
+        with single_thread():
+            return _choose_all(SOLO, device, packs)
+    choices: list[dict[str, Any]] = on_local_ranks(workers, device, _choose_all, list(packs))
+    return choices
+
+
+def _choose_all(ranks: Ranks, device: str, packs: Sequence[Pack]) -> list[dict[str, Any]]:
+    return [choose(pack, device, ranks).columns() for pack in packs]
 
 
 class _Probe:
@@ -121,22 +144,10 @@ class _Probe:
 
     def _attempt(self, layout: Layout, shortest: float | None) -> Attempt:
         """Take steps in a layout."""
-        seconds: float | None = None
-        failure: str | None = None
-        try:
-            seconds = self._seconds(self._engine(layout), shortest)
-        except torch.OutOfMemoryError as error:
-            failure = _without_frames(error, OUT_OF_MEMORY)
-        # What a layout cannot do shows in many ways, and is recorded.
-        except Exception as error:
-            failure = _without_frames(error, f"{type(error).__name__}: {error}".splitlines()[0])
-        gc.collect()
-        if self.context.device.type == "cuda":
-            torch.cuda.empty_cache()
-        failures = [each for each in self.meeting.exchange(failure) if each is not None]
-        if not failures:
-            return Attempt(layout=layout, seconds=self.ranks.agree(seconds))
-        return Attempt(layout=layout, failure=_cause(failures))
+        seconds, failure = attempt(
+            lambda: self._seconds(self._engine(layout), shortest), self.ranks, self.meeting
+        )
+        return Attempt(layout=layout, seconds=seconds, failure=failure)
 
     def _engine(self, layout: Layout) -> Engine:
         """All trials of the pack, which share the memory."""
@@ -146,7 +157,7 @@ class _Probe:
 
     def _seconds(self, engine: Engine, shortest: float | None) -> float:
         """Seconds of a step of one model, or of the stack."""
-        wait = _waiting(self.context.device)
+        wait = waiting(self.context.device)
         engine.advance(1)  # of all: then each has its gradient, and its optimizer's state
         if self.kind == "module":
             engine.keep([0])
@@ -163,27 +174,3 @@ class _Probe:
             if self.ranks.agree(slow or (spent >= _TIMED_SECONDS and steps >= _TIMED_STEPS)):
                 engine.close()
                 return least
-
-
-def _waiting(device: torch.device) -> Callable[[], None]:
-    if device.type == "cuda":
-        return lambda: torch.cuda.synchronize(device)
-    return lambda: None
-
-
-def _without_frames(error: BaseException, text: str) -> str:
-    """``text``, when what the frames of an error hold has been let go: memory, process groups."""
-    reason: BaseException | None = error
-    while reason is not None:
-        reason.__traceback__ = None
-        reason = reason.__cause__ or reason.__context__
-    return text
-
-
-def _cause(failures: Sequence[str]) -> str:
-    """What failed first: other ranks say that the connection to it is lost."""
-    if OUT_OF_MEMORY in failures:
-        return OUT_OF_MEMORY
-    of_others = ("Connection closed", "Connection reset", "gloo", "NCCL", "Broken pipe")
-    causes = [each for each in failures if not any(part in each for part in of_others)]
-    return (causes or list(failures))[0]

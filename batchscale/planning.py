@@ -1,0 +1,270 @@
+"""How many devices pay (``plan``), and what a step takes on this machine (``step_times``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from analysis.figure_data import FigureData, Progress, Query
+from batchscale.analysis import QueryOptions, Source, query_of
+from batchscale.answers import fitted, make_folder
+from batchscale.output.errors import CommandError
+from results.counts import count
+from results.errors import ResultsError
+from results.storage.save import destination
+from results.storage.whole_file import write_file
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from analysis.curves.curve import Curve
+    from analysis.curves.points import Point
+    from experiments.training.step_times import Subject
+
+DEVICES = tuple(2**power for power in range(11))
+_OTHERWISE = "--step-time FILE.csv (devices, batch_size, seconds), as you have measured them"
+
+
+def plan(
+    *sources: Source,
+    devices: Sequence[int] = DEVICES,
+    price: float | None = None,
+    step_time: Any = None,
+    seconds_per_example: float | None = None,
+    seconds_per_step: float | None = None,
+    gradient_bytes: float | None = None,
+    bandwidth: float | None = None,
+    latency: float | None = None,
+    overlap: float | None = None,
+    output: str | Path | None = None,
+    **options: Unpack[QueryOptions],
+) -> dict[str, Any]:
+    """How many devices pay: time and money to the target, each number with its best batch size.
+
+    Args:
+        devices: the numbers of devices.
+        price: of a device, an hour.
+        step_time: measured seconds a step: a CSV file, a data frame (as ``step_times`` returns it)
+            or a list of dicts with ``devices``, ``batch_size``, ``seconds``, and ``curve`` (its
+            label) where curves differ.
+        seconds_per_example: instead, of one device, forward and backward: a model of compute that
+            the devices share, and a ring all-reduce.
+        seconds_per_step: what a step takes besides.
+        gradient_bytes, bandwidth, latency: bytes, bytes a second, and seconds of a message. With
+            ``step_time`` the two above are fitted to the seconds on one device.
+        overlap: the share of the compute behind which communication hides, 0 to 1.
+        output: a file for the figure of time and cost, with a CSV file of its numbers beside it.
+
+    The others are those of ``regimes``.
+
+    Returns:
+        ``plans``, one a curve: ``choices`` by number of ``devices`` with ``batch_size``,
+        ``step_seconds``, ``steps``, ``seconds`` and ``cost`` to the target and what it ``saves`` of
+        the time over the number before, each with an interval at ``level``; whether it is on the
+        ``frontier`` of time and cost; and how many devices are ``enough``. ``winners``: the
+        quickest curve at each number of devices.
+    """
+    model = {
+        "seconds_per_example": seconds_per_example,
+        "seconds_per_step": seconds_per_step,
+        "gradient_bytes": gradient_bytes,
+        "bandwidth": bandwidth,
+        "latency": latency,
+        "overlap": overlap,
+    }
+    query = query_of(sources, options)
+    return answer(
+        query, sorted(devices), price=price, step_time=step_time, model=model, output=output
+    )
+
+
+def step_times(
+    *sources: Source,
+    ranks: Sequence[int] | None = None,
+    device: str | None = None,
+    trust: bool = False,
+    progress: Progress | None = None,
+    **options: Unpack[QueryOptions],
+) -> pd.DataFrame:
+    """Seconds of a step on this machine, of what each curve has trained, at its batch sizes.
+
+    Of each batch size the best trial is trained anew for some steps, one model by itself, in five
+    repeats that are interleaved. Evaluations are not in them.
+
+    Args:
+        ranks: numbers of GPUs, or of processes on CPUs, that share each batch by data parallelism;
+            one, or on a machine with several GPUs 1, 2, 4 … of them, unless given.
+        device: ``cpu`` or ``cuda``; a GPU if there is one, unless given.
+        trust: as in ``rerun``: run the Python files that a record names, whoever wrote them.
+        progress: is called with lines of how far it is.
+
+    The others are those of ``regimes``.
+
+    Returns:
+        A row a repeat: ``devices``, ``batch_size``, ``seconds``, and ``curve`` of several; ``plan``
+        takes it as ``step_time``. ``.attrs["left_out"]`` has a line for each place that does not
+        fit into the memory.
+
+    Raises:
+        CommandError: a curve that batchscale has not trained, more ranks than there are devices, or
+            a record that needs ``trust``.
+    """
+    data = fitted(query_of(sources, options), progress)
+    return measure(data, ranks=ranks, device=device, trust=trust, progress=progress)
+
+
+def answer(
+    query: Query,
+    devices: Sequence[int],
+    *,
+    price: float | None = None,
+    step_time: Any = None,
+    model: Mapping[str, float | None] | None = None,
+    output: str | Path | None = None,
+    data: FigureData | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """What ``plan`` returns; ``data``: of the query, where it was fitted before.
+
+    Raises:
+        ResultsError: as ``regimes`` does; step times that cannot be read, or none at any batch size
+            that was tested.
+        CommandError: a place that cannot be written to.
+    """
+    from analysis.formatting import units
+    from analysis.machines import plan
+    from analysis.machines import step_time as times
+
+    taken = times.step_time(step_time, model or {})
+    data = data or fitted(query, progress)
+    unit = units(curve.example_unit for curve in data.curves)
+    made = plan.plans(data.curves, data.regimes, taken, devices, price=price, unit=unit)
+    if not made:
+        raise ResultsError(
+            "no step time is known at the tested batch sizes of any curve, with any of "
+            f"{count(len(devices), 'number')} of devices",
+            hint="step times of batch sizes between those of the curves; each device needs an "
+            "example",
+        )
+    if output is not None:
+        from analysis import figures
+        from analysis.machines.figure import kind
+
+        path, figure = destination(output), kind(made)
+        drawn = figures.draw(figure, data)
+        make_folder(path)
+        figures.save(drawn, path, figures.numbers(figure, data))
+    return {
+        "plans": [each.to_dict() for each in made],
+        "winners": [vars(each) for each in plan.winners(made)],
+    }
+
+
+def measure(
+    data: FigureData,
+    *,
+    ranks: Sequence[int] | None = None,
+    device: str | None = None,
+    trust: bool = False,
+    save: str | None = None,
+    progress: Progress | None = None,
+) -> pd.DataFrame:
+    """As ``step_times``, of the curves that a plan can be of; ``save``: a CSV file for the rows.
+
+    Raises:
+        CommandError: as ``step_times``, or a place that cannot be written to.
+    """
+    import pandas as pd
+
+    from batchscale.trials import pick_device
+    from experiments.training.step_times import step_times as measured
+
+    if save is not None:
+        make_folder(destination(save))  # before it takes minutes
+    here, known = pick_device(device), dict[Any, Any]()
+    numbers = _numbers(ranks, here)
+    curves = [c for c, fit in zip(data.curves, data.regimes, strict=True) if fit is not None]
+    places = [
+        (curve.label, point.batch_size, _subject(curve, point, data, trust, here, known))
+        for curve in curves
+        for point in curve.points
+        if point.steps is not None
+    ]
+    rows, left_out = [], []
+    for n in numbers:
+        at_n = [place for place in places if place[2].study.batch_size >= n]
+        times = measured([subject for *_, subject in at_n], here, n, say=progress)
+        for (label, size, _), seconds in zip(at_n, times, strict=True):
+            if seconds is None:
+                where = f"{label}, batch size {size:,} on {count(n, 'device')}"
+                left_out.append(f"{where} does not fit into the memory: left out")
+            row = {"curve": label, "devices": n, "batch_size": size}
+            rows += [{**row, "seconds": each} for each in seconds or ()]
+    if not rows:
+        raise CommandError("no batch size fits into the memory", hint=_OTHERWISE)
+    frame = pd.DataFrame(rows)
+    frame = frame if len(curves) > 1 else frame.drop(columns="curve")
+    frame.attrs["left_out"] = left_out
+    if save is not None:
+        write_file(save, frame.to_csv(index=False).encode())
+    return frame
+
+
+def _numbers(ranks: Sequence[int] | None, device: str) -> list[int]:
+    """How many ranks are measured.
+
+    Raises:
+        CommandError: more than this machine has cores or GPUs for.
+    """
+    from experiments.parallel.local_ranks import most_ranks
+
+    most = most_ranks(device)
+    if ranks is None:
+        return [1] if device == "cpu" else [n for n in DEVICES if n <= most]
+    if max(ranks) > most:
+        here = count(most, "core" if device == "cpu" else "GPU")
+        raise CommandError(f"--ranks {max(ranks)}: this machine has {here}", hint=_OTHERWISE)
+    return sorted({*ranks})
+
+
+def _subject(
+    curve: Curve,
+    point: Point,
+    data: FigureData,
+    trust: bool,
+    device: str,
+    known: dict[Any, Any],
+) -> Subject:
+    """The best trial of a batch size, as ``rerun`` would train it again; ``known``: as ``study_of``
+    has it.
+
+    Raises:
+        CommandError: batchscale has not trained it, or its record needs ``trust``.
+    """
+    from batchscale.training import row_of, study_of, trial_of, untrusted
+    from experiments.training.step_times import Subject, trusting
+    from workloads.user_code.trust import RefusedCodeError
+
+    # Runs that repeat each other have no best one.
+    trials = (point.trial, *(each.trial for each in point.trial_outcomes))
+    name = next(filter(None, trials), None)
+    opened = next((each for each in data.opened if name in {*each.trials["trial"]}), None)
+    try:
+        if opened is None or name is None:
+            raise CommandError(f"{curve.label} was not trained by batchscale")
+        row = row_of(opened, name)
+        trial = trial_of(opened, row)
+    except CommandError as error:
+        raise CommandError(f"a step cannot be measured: {error}", hint=_OTHERWISE) from None
+    record = None if trust else str(opened.root)
+    try:
+        with trusting(record):
+            subject = Subject(study=study_of(opened, row, known), trial=trial, record=record)
+        subject.context(device)
+    except RefusedCodeError as refused:
+        raise untrusted(opened, row, refused) from None
+    if subject.study.ramp is not None:
+        why = f"the batch size of {curve.label} grows in training"
+        raise CommandError(f"a step cannot be measured: {why}", hint=_OTHERWISE)
+    return subject
