@@ -95,6 +95,8 @@ TEXTS = {
     "best_at_end": "where the time is a bound, the best batch size is the smallest or the largest "
     "that was tested, or of which the step time is known: one beyond may be better",
     "exact_step_time": "intervals are of the steps alone: the step times have none",
+    "other_workload": "these are curves of {workload}, not of {name}: {why}; a curve of its own "
+    "may differ by orders of magnitude",
     "fitted_step_time": "step times are a model's, fitted to those measured on one device: "
     "{each:.3g} s an example, {fixed:.3g} s a step; they lie {scatter:.0%} off it",
     "model_and_measured": "on {devices} devices the model takes {low:.2f} to {high:.2f} times what "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -38,6 +39,7 @@ def plan(
     latency: float | None = None,
     overlap: float | None = None,
     output: str | Path | None = None,
+    like: str | None = None,
     **options: Unpack[QueryOptions],
 ) -> dict[str, Any]:
     """How many devices pay: time and money to the target, each number with its best batch size.
@@ -55,6 +57,8 @@ def plan(
             ``step_time`` the two above are fitted to the seconds on one device.
         overlap: the share of the compute behind which communication hides, 0 to 1.
         output: a file for the figure of time and cost, with a CSV file of its numbers beside it.
+        like: instead of sources, a workload's name, or data set and model (``cifar10/resnet18``):
+            the packaged curves that are nearest to it, which are those of another workload.
 
     The others are those of ``regimes``.
 
@@ -63,7 +67,9 @@ def plan(
         ``step_seconds``, ``steps``, ``seconds`` and ``cost`` to the target and what it ``saves`` of
         the time over the number before, each with an interval at ``level``; whether it is on the
         ``frontier`` of time and cost; and how many devices are ``enough``. ``winners``: the
-        quickest curve at each number of devices.
+        quickest curve at each number of devices. ``like``: the ``workload`` that was taken and
+        ``why``, and the least and the most devices that are ``enough`` over the packaged curves of
+        the same task, ``open`` for some of them.
     """
     model = {
         "seconds_per_example": seconds_per_example,
@@ -73,10 +79,25 @@ def plan(
         "latency": latency,
         "overlap": overlap,
     }
-    query = query_of(sources, options)
+    query = query_of(sources_of(sources, like), options)
     return answer(
-        query, sorted(devices), price=price, step_time=step_time, model=model, output=output
-    )
+        query, sorted(devices), price=price, step_time=step_time, model=model, output=output,
+        like=like,
+    )  # fmt: skip
+
+
+def sources_of(sources: Sequence[Any], like: str | None) -> Sequence[Any]:
+    """The sources of a plan; with ``like`` those of its curves take their place.
+
+    Raises:
+        CommandError: neither or both are given.
+    """
+    if bool(sources) == (like is not None):
+        raise CommandError(
+            "a plan is of a SOURCE, or --like a workload that has none",
+            hint="a results folder, published, own, or a CSV file; or --like cifar10-resnet18",
+        )
+    return sources or ["own"]
 
 
 def step_times(
@@ -123,6 +144,7 @@ def answer(
     model: Mapping[str, float | None] | None = None,
     output: str | Path | None = None,
     data: FigureData | None = None,
+    like: str | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """What ``plan`` returns; ``data``: of the query, where it was fitted before.
@@ -135,9 +157,11 @@ def answer(
     from analysis.formatting import units
     from analysis.machines import plan
     from analysis.machines import step_time as times
+    from batchscale import likeness as likenesses
 
     taken = times.step_time(step_time, model or {})
-    data = data or fitted(query, progress)
+    likeness = None if like is None else likenesses.like(like)
+    data = data or fitted(likeness.query(query) if likeness else query, progress)
     unit = units(curve.example_unit for curve in data.curves)
     made = plan.plans(data.curves, data.regimes, taken, devices, price=price, unit=unit)
     if not made:
@@ -155,10 +179,18 @@ def answer(
         drawn = figures.draw(figure, data)
         make_folder(path)
         figures.save(drawn, path, figures.numbers(figure, data))
-    return {
-        "plans": [each.to_dict() for each in made],
-        "winners": [vars(each) for each in plan.winners(made)],
-    }
+    answered: dict[str, Any] = {"winners": [vars(each) for each in plan.winners(made)]}
+    if likeness is not None and likeness.workload != like:
+        about = {name: getattr(likeness, name) for name in ("workload", "name", "why")}
+        made = [plan.of_another(each, **about) for each in made]
+    if likeness is not None:
+        alike = fitted(likeness.all_of_task(query), progress)
+        others = plan.plans(alike.curves, alike.regimes, taken, devices)
+        known = [each.enough.value for each in others if each.enough.value is not None]
+        enough = {"low": min(known, default=None), "high": max(known, default=None)}
+        counts = {"curves": len(others), "open": len(others) - len(known)}
+        answered["like"] = {**vars(likeness), **counts, "enough": enough}
+    return {"plans": [each.to_dict() for each in made], **answered}
 
 
 def measure(
@@ -207,7 +239,7 @@ def measure(
     frame = frame if len(curves) > 1 else frame.drop(columns="curve")
     frame.attrs["left_out"] = left_out
     if save is not None:
-        write_file(save, frame.to_csv(index=False).encode())
+        write_file(os.path.abspath(save), frame.to_csv(index=False).encode())
     return frame
 
 

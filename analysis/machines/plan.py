@@ -137,6 +137,12 @@ def plans(
     ]
 
 
+def of_another(plan: Plan, *, workload: str, name: str, why: str) -> Plan:
+    """A plan of the curve of ``workload`` that is taken for ``name``."""
+    note = Note("other_workload", workload=workload, name=name, why=why)
+    return replace(plan, notes=(note, *plan.notes))
+
+
 def alike(made: Sequence[Plan]) -> dict[str, list[Plan]]:
     """Plans for one workload, data set and target: their curves compete."""
     questions: dict[str, list[Plan]] = {}

@@ -5,19 +5,41 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from batchscale.cli.options import Device, Fmt, Json, Out, option, output_format, with_query
+from batchscale.cli.options import (
+    SOURCE,
+    Device,
+    Fmt,
+    Json,
+    Out,
+    option,
+    output_format,
+    with_query,
+)
 
 if TYPE_CHECKING:
     from analysis.figure_data import Query
 
 
-@with_query()
+@with_query(sources=False)
 def plan(
     query: Query,
+    sources: Annotated[
+        list[str] | None, typer.Argument(help=SOURCE, metavar="[SOURCE]", show_default=False)
+    ] = None,
+    like: Annotated[
+        str | None,
+        option(
+            "--like",
+            "WORKLOAD",
+            "Instead of a SOURCE: the packaged curves nearest to a workload, or to a data set and "
+            "a model (cifar10/resnet18). They are another workload's, and said to be.",
+        ),
+    ] = None,
     devices: Annotated[
         str | None,
         option(
@@ -105,11 +127,12 @@ def plan(
         "latency": latency,
         "overlap": overlap,
     }
+    query = replace(query, sources=planning.sources_of(sources or (), like))
     numbers = None if devices is None else numbers_of(devices)
     of_hour = None if price is None else price_of(price)
     of_measure = {"--ranks": ranks, "--save-times": save_times, "--device": device}
     others = {"--step-time": step_time, "--seconds-per-example": seconds_per_example}
-    others = {**others, "--seconds-per-step": seconds_per_step}
+    others = {**others, "--seconds-per-step": seconds_per_step, "--like": like}
     times: Any = step_time
     data, progress = None, ProgressLines()
     if measure:
@@ -126,7 +149,7 @@ def plan(
         _refuse("needs", {**of_measure, "--trust": trust or None})
     made = planning.answer(
         query, numbers or planning.DEVICES, price=of_hour, step_time=times, model=model,
-        output=output, data=data, progress=progress,
+        output=output, data=data, like=like, progress=progress,
     )  # fmt: skip
     print(plan_table.plans(made, output_format(format, json)), end="")
 

@@ -28,7 +28,19 @@ def plans(answer: Mapping[str, Any], format: Format) -> str:
     made = answer["plans"]
     if format == "csv":
         return render([row for plan in made for row in _flat(plan)], "csv")
-    return "\n".join([*(_table(plan, format) for plan in made), *_ending(answer, format)])
+    tables = [_table(plan, format) for plan in made]
+    if format == "table" and (like := answer.get("like")):
+        if made[0]["note_codes"][:1] == ["other_workload"]:
+            tables.insert(0, f"{made[0]['notes'][0]}\n".capitalize())
+        tables.append(_over_task(like))
+    return "\n".join([*tables, *_ending(answer, format)])
+
+
+def _over_task(like: Answer) -> str:
+    low, high = (like["enough"][end] for end in ("low", "high"))
+    known = "no number is known" if low is None else f"{low:,.0f} to {high:,.0f} devices"
+    curves = f"{count(like['curves'], 'packaged curve')} of {like['task']}"
+    return f"Enough over {curves}: {known} (open for {like['open']}).\n"
 
 
 def step_times(measured: pd.DataFrame) -> str:
