@@ -22,6 +22,12 @@ def squared(gradient: Tensor) -> Tensor:
     return torch.linalg.vector_norm(gradient, dtype=torch.float64).square()
 
 
+def local(tensor: Tensor) -> Tensor:
+    """This rank's shard of a ``DTensor``; another tensor itself."""
+    shard: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return shard
+
+
 def adam_divisor(state: Mapping[str, Any], group: Mapping[str, Any]) -> Tensor | None:
     """sqrt(second moment) + eps of a parameter, as Adam's next update would divide by it but for
     the step's own gradient; None before its first update."""

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from batchscale.noise.gradients import adam_divisor, layers_of, of_examples, squared
+from batchscale.noise.gradients import adam_divisor, layers_of, local, of_examples, squared
 from results.noise_estimate import NoiseEstimate, estimate
 
 _EXCESS = 1.05
@@ -59,7 +59,8 @@ class NoiseScale:
 
         Args:
             model: what is trained. A ``DistributedDataParallel`` is given itself, not its module:
-                one micro-batch on each of two ranks is then enough.
+                one micro-batch on each of two ranks is then enough. Of a model that
+                ``fully_shard`` (FSDP2) has sharded, a micro-batch is that of all ranks together.
             optimizer: an Adam-like one, for ``estimate(preconditioned=True)``.
             per_example: take single examples as the small batches, so that a step may be one
                 micro-batch. Exact where all parameters are those of ``Linear``, ``Embedding``,
@@ -75,7 +76,9 @@ class NoiseScale:
         self._parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
         if not self._parameters:
             raise ValueError("the model has no parameters to train")
-        self._group, self._ranks = _ranks(model, group)
+        self._group, self._ranks, self._sharded = _ranks(model, group)
+        if self._sharded and per_example:
+            raise ValueError("per_example: not of sharded parameters: split each batch")
         self._optimizer, self._groups = optimizer, dict[Tensor, Any]()
         if optimizer is not None:
             if per_example or not {"betas", "eps"} <= {*optimizer.defaults}:
@@ -95,7 +98,8 @@ class NoiseScale:
         self._hooks: list[Any] = []
         for name, parameter in self._parameters.items():
             self._hooks.append(parameter.register_hook(partial(self._on_gradient, name)))
-            self._hooks.append(parameter.register_post_accumulate_grad_hook(self._on_accumulated))
+            accumulated = partial(self._on_accumulated, name)
+            self._hooks.append(parameter.register_post_accumulate_grad_hook(accumulated))
         for name, layer in self._layers.items():
             self._hooks.append(layer.register_forward_hook(partial(self._on_forward, name)))
 
@@ -125,6 +129,7 @@ class NoiseScale:
         if empty if self._parts else not empty and float(self._gradient()[0]) != 0:
             raise ValueError("micro_batch: call step(), then zero_grad(), at the end of each step")
         self._examples, self._squares = examples, {}
+        before = self._set_aside() if self._sharded else {}
         try:
             yield
         except BaseException:
@@ -132,9 +137,15 @@ class NoiseScale:
             raise
         finally:
             self._examples = None
+            self._put_back(before)
         if self._error or not self._squares:
-            raise ValueError(self._error or "micro_batch: no backward pass in it")
+            why = ", or FSDP was told not to reduce its gradient" if self._sharded else ""
+            raise ValueError(self._error or f"micro_batch: no backward pass in it{why}")
         squares = _sum(self._squares.values())
+        if self._sharded:
+            own = squares.new_tensor([scale, scale**2 / examples])
+            self._parts.append(torch.cat([own, squares]))
+            return
         small = examples if self._layers else 1  # how many small batches it is
         terms = [scale, scale**2 / examples, scale * small / examples]
         self._parts.append(torch.cat([squares.new_tensor(terms), squares * (small / scale)]))
@@ -151,14 +162,17 @@ class NoiseScale:
         parts, self._parts = self._parts, []
         if self._error or not parts:
             raise ValueError(self._error or "step: no micro_batch before it")
+        gradient = self._gradient()
+        if self._sharded:
+            parts, gradient = self._over_ranks(parts, gradient)
         sums = torch.stack(parts).sum(0)
-        if self._ranks > 1:
+        if self._ranks > 1 and not self._sharded:
             dist.all_reduce(sums, group=self._group)
         # The step's gradient is a mean over small batches, weighted by scale, with noise `whole`
         # tr(Σ). The mean |g|² of small batches, with the same weights, has `small` tr(Σ) of noise.
         weight, whole, small, *squares = sums.tolist()
         whole, small, squares = whole / weight**2, small / weight, [s / weight for s in squares]
-        norms = [norm * (self._ranks / weight) ** 2 for norm in self._gradient().tolist()]
+        norms = [norm * (self._ranks / weight) ** 2 for norm in gradient.tolist()]
         if small - whole < 1e-9 * small:
             raise ValueError("step: a single small batch: split it, or give per_example=True")
         if not all(map(math.isfinite, [*norms, *squares])):
@@ -203,15 +217,48 @@ class NoiseScale:
             raise ValueError("step: no gradient; call it before zero_grad()")
         return _sum(norms)
 
+    def _set_aside(self) -> dict[str, Tensor]:
+        """The shards of the gradient so far, which leave their place for a micro-batch's."""
+        held = {name: p.grad for name, p in self._parameters.items() if p.grad is not None}
+        for name in held:
+            self._parameters[name].grad = None
+        return held
+
+    def _put_back(self, before: dict[str, Tensor]) -> None:
+        """Take the squares of a micro-batch's shards, and add these to those ``before``."""
+        for name in self._squares if self._sharded else ():
+            gradient = self._parameters[name].grad
+            assert gradient is not None  # it was accumulated
+            self._squares[name] = self._norms(name, gradient)
+        for name, gradient in before.items():
+            parameter = self._parameters[name]
+            parameter.grad = gradient if parameter.grad is None else gradient.add_(parameter.grad)
+
+    def _over_ranks(self, parts: list[Tensor], gradient: Tensor) -> tuple[list[Tensor], Tensor]:
+        """The parts of all ranks together, and the gradient's squares, by one sum over the ranks.
+
+        Each part is [S, Q, squares], with S and Q the ranks' sums of scale and scale² / examples:
+        its gradient is their mean, that of S² / Q examples times S / ranks.
+        """
+        rows = torch.stack([*parts, torch.cat([gradient.new_zeros(2), gradient])])
+        dist.all_reduce(rows, group=self._group)
+        scale, noise = rows[:-1, :1], rows[:-1, 1:2]
+        squares = rows[:-1, 2:] * self._ranks**2 / scale
+        return [*torch.cat([scale, noise, noise / scale, squares], 1)], rows[-1, 2:]
+
     def _norms(self, name: str, gradient: Tensor) -> Tensor:
-        """|g|² of a parameter's gradient and, with an optimizer, of the preconditioned."""
+        """|g|² of a parameter's gradient, or of this rank's shard of it, and, with an optimizer, of
+        the preconditioned."""
+        gradient = local(gradient)
         norms = [squared(gradient)]
         if self._optimizer is not None:
             parameter = self._parameters[name]
             state = self._optimizer.state.get(parameter, {})
             divisor = adam_divisor(state, self._groups.get(parameter, {}))
             self._unready |= divisor is None
-            norms.append(norms[0] if divisor is None else squared(gradient.to_dense() / divisor))
+            norms.append(
+                norms[0] if divisor is None else squared(gradient.to_dense() / local(divisor))
+            )
         return torch.stack(norms)
 
     def _on_gradient(self, name: str, gradient: Tensor) -> None:
@@ -223,9 +270,11 @@ class NoiseScale:
         elif self._whole:
             self._whole[name.rpartition(".")[0]][0] += float(squared(gradient))
 
-    def _on_accumulated(self, _: Tensor) -> None:
+    def _on_accumulated(self, name: str, parameter: Tensor) -> None:
         if self._examples is None and self._parts:
             self._error = "step: a backward pass outside of micro_batch added to the gradient"
+        elif self._examples is not None and self._sharded:  # its squares are taken at the end
+            self._add(name, parameter)
 
     def _on_forward(self, name: str, _: nn.Module, given: tuple[Tensor], out: Tensor) -> None:
         if self._examples is None or not out.requires_grad:
@@ -262,16 +311,29 @@ def _sum(norms: Iterable[Tensor]) -> Tensor:
     return torch.stack([norm.to(each[0].device) for norm in each]).sum(0)
 
 
-def _ranks(model: nn.Module, group: Any) -> tuple[Any, int]:
-    """The processes that average their gradients, and how many they are."""
-    sharded = any(hasattr(p, "device_mesh") for p in model.parameters())
-    if sharded or any(type(m).__name__ == "FullyShardedDataParallel" for m in model.modules()):
-        raise ValueError("FSDP: sharded parameters are not measured; DistributedDataParallel's are")
-    groups = [m.process_group for m in model.modules() if isinstance(m, DistributedDataParallel)]
+def _ranks(model: nn.Module, group: Any) -> tuple[Any, int, bool]:
+    """The processes that average their gradients, how many they are, and whether each has a shard
+    of every parameter."""
+    modules, parameters = list(model.modules()), list(model.parameters())
+    if any(type(m).__name__ == "FullyShardedDataParallel" for m in modules):
+        raise ValueError("FSDP1 is not measured: shard the model with fully_shard (FSDP2)")
+    if meshes := {p.device_mesh for p in parameters if hasattr(p, "device_mesh")}:
+        # That of a parameter that is not sharded is empty.
+        placed: list[Any] = [getattr(p, "placements", ()) for p in parameters]
+        fsdp = any(hasattr(m, "set_requires_gradient_sync") for m in modules)
+        shards = all(len(each) == 1 and each[0].is_shard() for each in placed)
+        if len(meshes) > 1 or not (fsdp and shards):
+            raise ValueError(
+                "sharded parameters are measured if fully_shard alone shards all of them, on one "
+                "mesh of one dimension"
+            )
+        (mesh,) = meshes
+        return mesh.get_group(), mesh.size(), True
+    groups = [m.process_group for m in modules if isinstance(m, DistributedDataParallel)]
     group = groups[0] if groups else group
     if not (dist.is_available() and dist.is_initialized()):
-        return None, 1
+        return None, 1, False
     ranks = dist.get_world_size(group)
     if group is None and ranks > 1:
         raise ValueError("several processes: give the DistributedDataParallel itself, or group=")
-    return group, ranks
+    return group, ranks, False

@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
@@ -71,12 +72,65 @@ def in_a_process(count: int, per_example: bool) -> Rows:
     return list(noise._rows)
 
 
+def sharded(_: Any, count: int, adam: bool) -> tuple[Rows, list[Any]]:
+    """The terms of three steps of a model that is sharded in two groups, and its weights."""
+    trained: Any = model()
+    fully_shard(trained[0])
+    fully_shard(trained)
+    optimizer = trained_by(trained, adam)
+    noise = batchscale.NoiseScale(trained, optimizer=optimizer if adam else None)
+    for step in range(3):
+        for part in micro_batches(step, dist.get_rank(), count):
+            with noise.micro_batch(len(part)):
+                trained(part).square().mean().backward()
+        noise.step()
+        optimizer.step()
+        optimizer.zero_grad()
+    return list(noise._rows), [p.full_tensor().tolist() for p in trained.parameters()]
+
+
+def unsharded(count: int, adam: bool) -> tuple[Rows, list[Any]]:
+    """The same in one process. The mean of the means of 2 and of 3 examples has the noise of 4.8,
+    since 1 / 4.8 = (1/2 + 1/3) / 4."""
+    trained = model()
+    optimizer = trained_by(trained, adam)
+    noise = batchscale.NoiseScale(trained, optimizer=optimizer if adam else None)
+    for step in range(3):
+        for two in zip(*(micro_batches(step, rank, count) for rank in (0, 1)), strict=True):
+            with noise.micro_batch(4.8):  # type: ignore[arg-type]
+                torch.stack([trained(part).square().mean() for part in two]).mean().backward()
+        noise.step()
+        optimizer.step()
+        optimizer.zero_grad()
+    return list(noise._rows), [p.tolist() for p in trained.parameters()]
+
+
+def trained_by(trained: nn.Module, adam: bool) -> torch.optim.Optimizer:
+    kind = torch.optim.Adam if adam else torch.optim.SGD
+    return kind(trained.parameters(), lr=0.1)
+
+
 def refused(_: Any) -> str:
     with pytest.raises(ValueError, match="several processes") as error:
         batchscale.NoiseScale(model())
-    sharded: Any = fully_shard(model())
-    with pytest.raises(ValueError, match="FSDP: sharded parameters are not measured"):
-        batchscale.NoiseScale(sharded, group=dist.group.WORLD)
+    partly, whole = model(), model()
+    fully_shard(partly[0])  # type: ignore[index]
+    fully_shard(whole)
+    copied = fully_shard(model(), mesh=init_device_mesh("cpu", (1, 2), mesh_dim_names=("r", "s")))
+    for wrong in (partly, copied):
+        with pytest.raises(ValueError, match="if fully_shard alone shards all of them"):
+            batchscale.NoiseScale(wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="per_example: not of sharded parameters"):
+        batchscale.NoiseScale(whole, per_example=True)
+    noise = batchscale.NoiseScale(whole)
+    part = torch.ones(2, 4, dtype=torch.float64)
+    whole.set_requires_gradient_sync(False)  # type: ignore[operator]
+    with pytest.raises(ValueError, match="told not to reduce"), noise.micro_batch(2):
+        whole(part).square().mean().backward()
+    whole.set_requires_gradient_sync(True)  # type: ignore[operator]
+    losses = [whole(part).square().mean() for _ in range(2)]
+    with pytest.raises(ValueError, match="a second gradient"), noise.micro_batch(2):
+        [loss.backward() for loss in losses]
     return str(error.value)
 
 
@@ -91,6 +145,19 @@ def test_ranks_are_parts_of_a_batch(tmp_path: Path) -> None:
         expected = torch.tensor(in_a_process(count, per_example), dtype=torch.float64)
         assert torch.allclose(torch.tensor(first, dtype=torch.float64), expected)
         assert torch.equal(torch.tensor(first), torch.tensor(second))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("adam", [False, True])
+def test_shards_have_the_terms_of_a_process(adam: bool, tmp_path: Path) -> None:
+    first, second = (each for (each,) in on_ranks(2, sharded, [(3, adam)], tmp_path))
+    rows, weights = unsharded(3, adam)
+    assert [len(row) for row in rows] == [len(row) for row in first[0]]
+    for expected, seen in zip(rows, first[0], strict=True):
+        assert torch.allclose(torch.tensor(seen), torch.tensor(expected), rtol=1e-9, atol=1e-12)
+    assert first[0] == second[0]
+    for one, other in zip(weights, first[1], strict=True):
+        assert torch.allclose(torch.tensor(one), torch.tensor(other), rtol=1e-9)
 
 
 @pytest.mark.slow
