@@ -181,8 +181,7 @@ def answer(
         figures.save(drawn, path, figures.numbers(figure, data))
     answered: dict[str, Any] = {"winners": [vars(each) for each in plan.winners(made)]}
     if likeness is not None and likeness.workload != like:
-        about = {name: getattr(likeness, name) for name in ("workload", "name", "why")}
-        made = [plan.of_another(each, **about) for each in made]
+        made = [plan.of_another(each, **vars(likeness)) for each in made]
     if likeness is not None:
         alike = fitted(likeness.all_of_task(query), progress)
         others = plan.plans(alike.curves, alike.regimes, taken, devices)

@@ -137,10 +137,9 @@ def plans(
     ]
 
 
-def of_another(plan: Plan, *, workload: str, name: str, why: str) -> Plan:
-    """A plan of the curve of ``workload`` that is taken for ``name``."""
-    note = Note("other_workload", workload=workload, name=name, why=why)
-    return replace(plan, notes=(note, *plan.notes))
+def of_another(plan: Plan, **values: str) -> Plan:
+    """A plan of the curve of ``workload`` that is taken for that of ``name``, and ``why``."""
+    return replace(plan, notes=(Note("other_workload", **values), *plan.notes))
 
 
 def alike(made: Sequence[Plan]) -> dict[str, list[Plan]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -117,6 +116,7 @@ def plan(
     from batchscale import planning
     from batchscale.answers import fitted
     from batchscale.output import plan_table
+    from batchscale.output.errors import CommandError
     from batchscale.output.progress import ProgressLines, say
 
     model = {
@@ -130,13 +130,18 @@ def plan(
     query = replace(query, sources=planning.sources_of(sources or (), like))
     numbers = None if devices is None else numbers_of(devices)
     of_hour = None if price is None else price_of(price)
-    of_measure = {"--ranks": ranks, "--save-times": save_times, "--device": device}
-    others = {"--step-time": step_time, "--seconds-per-example": seconds_per_example}
-    others = {**others, "--seconds-per-step": seconds_per_step, "--like": like}
+    alone: dict[str, Any] = {"--ranks": ranks, "--save-times": save_times, "--device": device}
+    alone |= {"--trust": trust or None}
+    others: dict[str, Any] = {"--step-time": step_time, "--seconds-per-step": seconds_per_step}
+    others |= {"--seconds-per-example": seconds_per_example, "--like": like}
+    for name, value in (others if measure else alone).items():
+        if value is not None:
+            why = "excludes" if measure else "needs"
+            hint = "step times are measured here, read of a file, or a model's"
+            raise CommandError(f"{name} {why} --measure", hint=hint)
     times: Any = step_time
     data, progress = None, ProgressLines()
     if measure:
-        _refuse("excludes", others)
         on = None if ranks is None else numbers_of(ranks, "--ranks")
         data = fitted(query, progress)
         times = planning.measure(
@@ -145,25 +150,11 @@ def plan(
         say(plan_table.step_times(times), file=sys.stderr)
         if numbers is None and all(value is None for value in model.values()):
             numbers = sorted(times["devices"].unique().tolist())
-    else:
-        _refuse("needs", {**of_measure, "--trust": trust or None})
     made = planning.answer(
         query, numbers or planning.DEVICES, price=of_hour, step_time=times, model=model,
         output=output, data=data, like=like, progress=progress,
     )  # fmt: skip
     print(plan_table.plans(made, output_format(format, json)), end="")
-
-
-def _refuse(why: str, options: Mapping[str, object]) -> None:
-    """
-    Raises:
-        CommandError: one of the options is given.
-    """
-    from batchscale.output.errors import CommandError
-
-    if given := [name for name, value in options.items() if value is not None]:
-        hint = "step times are measured here, read of a file, or a model's"
-        raise CommandError(f"{given[0]} {why} --measure", hint=hint)
 
 
 def numbers_of(text: str, option: str = "--devices") -> list[int]:

@@ -129,7 +129,7 @@ class NoiseScale:
         if empty if self._parts else not empty and float(self._gradient()[0]) != 0:
             raise ValueError("micro_batch: call step(), then zero_grad(), at the end of each step")
         self._examples, self._squares = examples, {}
-        before = self._set_aside() if self._sharded else {}
+        before = self._hold() if self._sharded else {}
         try:
             yield
         except BaseException:
@@ -217,7 +217,7 @@ class NoiseScale:
             raise ValueError("step: no gradient; call it before zero_grad()")
         return _sum(norms)
 
-    def _set_aside(self) -> dict[str, Tensor]:
+    def _hold(self) -> dict[str, Tensor]:
         """The shards of the gradient so far, which leave their place for a micro-batch's."""
         held = {name: p.grad for name, p in self._parameters.items() if p.grad is not None}
         for name in held:

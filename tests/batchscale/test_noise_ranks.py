@@ -110,6 +110,15 @@ def trained_by(trained: nn.Module, adam: bool) -> torch.optim.Optimizer:
     return kind(trained.parameters(), lr=0.1)
 
 
+class FullyShardedDataParallel(nn.Module):
+    """As FSDP1 names its own, which needs an accelerator."""
+
+
+def test_fsdp1_is_refused() -> None:
+    with pytest.raises(ValueError, match="FSDP1 is not measured: shard the model with fully_shard"):
+        batchscale.NoiseScale(nn.Sequential(nn.Linear(1, 1), FullyShardedDataParallel()))
+
+
 def refused(_: Any) -> str:
     with pytest.raises(ValueError, match="several processes") as error:
         batchscale.NoiseScale(model())
