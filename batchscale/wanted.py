@@ -148,7 +148,7 @@ def plans(
             tuned = [each for each in first.search.space.values() if each.scale != "discrete"]
             known = prior.known(sizes, len(tuned))
             pilot = None
-        numbers = sorted({*_TRIALS, *(2 * n for n in [first.trials // 2] if n >= _TRIALS[0])})
+        numbers = sorted({*_TRIALS, max(first.trials, _TRIALS[0])})
         alternatives = designs(sizes, numbers, _SEARCHES if len(curves) == 1 else (1,))
         ratio = first.evaluation_ratio or 1.05
         seconds = {study.batch_size: trained.get(study.id, math.nan) for study in studies}

@@ -63,7 +63,7 @@ def simulate(
 
 def until(trials: pd.DataFrame, feasible: int) -> pd.DataFrame:
     """The rows of each study up to the feasible one of this number."""
-    counts = trials["status"].ne("INFEASIBLE")
+    counts = trials["status"].ne("INFEASIBLE").astype(int)
     before = counts.groupby(trials["study"]).cumsum() - counts
     return trials[before < feasible]
 

@@ -55,10 +55,11 @@ def known(batch_sizes: Sequence[int], dimensions: int) -> Known:
     return Known(knees=knees, scatters=np.array(pairs), dimensions=dimensions)
 
 
-def _draw(rng: np.random.Generator, every: Sequence[_Curve]) -> Array:
+def _draw(rng: np.random.Generator, every: Sequence[_Curve]) -> list[int]:
+    """Places of curves, each workload as often as any other."""
     workloads = [curve.workload for curve in every]
     weights = np.array([1 / workloads.count(name) for name in workloads])
-    return rng.choice(len(every), size=_DRAWN, p=weights / weights.sum())
+    return [*rng.choice(len(every), size=_DRAWN, p=weights / weights.sum())]
 
 
 def _curves(name: str) -> Iterator[_Curve]:
@@ -73,15 +74,15 @@ def _curves(name: str) -> Iterator[_Curve]:
         runs = bool(rows["role"].eq("repeat").all())
         searches = rows if runs else rows[rows["role"].ne("repeat")]
         middles = searches.dropna(subset="middle").groupby("batch_size")["middle"]
-        by_size = {int(size): np.sort(each.to_numpy()) for size, each in middles}
+        by_size = [np.sort(each.to_numpy()) for _, each in middles]
         if len(by_size) < _LEAST_SIZES:
             continue
-        x = np.log(np.array(sorted(by_size), dtype=float))
-        logs = [np.log(by_size[size]) for size in sorted(by_size)]
+        x = np.log(np.array(list(middles.groups), dtype=float))
+        logs = [np.log(each) for each in by_size]
         y = np.array([each.mean() if runs else each[0] for each in logs])
         knee = Knee.of(Points(x=x, y=y, variance=np.zeros(len(x)))).params.copy()
         knee[BATCH] = (knee[BATCH] - x[0]) / (x[-1] - x[0])
-        gaps = None if runs else _gaps(searches, [*by_size.values()], tuned)
+        gaps = None if runs else _gaps(searches, by_size, tuned)
         yield _Curve(workload=str(key[1]), knee=knee, gaps=gaps)
 
 

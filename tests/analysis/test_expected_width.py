@@ -71,7 +71,6 @@ def test_plans_of_many_pilots_keep_their_promises(surface: Surface, within: floa
     made = [plan for plan in plans if plan is not None]
     assert len(made) >= 3
     shares = [kept(surface, plan, within, 20) for plan in made]
-    print(shares, [(p.design.trials, p.share) for p in made])
     assert min(shares) >= 0.65
 
 

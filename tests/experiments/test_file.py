@@ -198,9 +198,16 @@ def test_the_resolved_file_gives_the_same_trials(name, tmp_path):
 def test_the_resolved_file_says_every_key(tmp_path):
     said = yaml.safe_load(own(tmp_path).to_yaml())
     unset = {"layout", "micro_batch", "ghost_batch", "files", "points", "technique", "rule"}
-    unset |= {"gpus", "design", "program", "devices", "nodes", "resume", "metrics"}
+    unset |= {"gpus", "design", "program", "devices", "nodes", "resume", "metrics", "stop"}
     assert set(said) == set(Experiment.model_fields) - unset
     assert said["search"]["momentum"]["momentum"] == dict(get("momentum").space)["momentum"]
+
+
+def test_the_widths_at_which_it_stops_change_no_trial(tmp_path):
+    plain, stops = own(tmp_path), own(tmp_path, EXPERIMENT, "stop.min_steps=1.3")
+    assert ids(stops) == ids(plain)
+    assert yaml.safe_load(stops.to_yaml())["stop"] == {"min_steps": 1.3}
+    assert {study.stops_itself for study in stops.studies()} == {True}
 
 
 def test_settings(tmp_path):

@@ -109,14 +109,16 @@ def spread(rows: pd.DataFrame, *_: Any) -> Sequence[Width]:
 
 
 def test_neither_packs_nor_what_is_recorded_already_change_the_answer(tmp_path: Path) -> None:
-    answers, drawn, few = [], [], {"batch_size": "64, 128", "measure": spread}
+    few: dict[str, Any] = {"batch_size": "64, 128", "measure": spread}
+    answers, drawn = [], []
+    options: dict[str, Any]
     for name, before, options in (
         ("plain", {}, {}),
         ("packs", {}, {"pack_size": 5}),
         ("recorded", {"trials": 40}, {"pack_size": 7}),
     ):
         if before:
-            assert run(tmp_path / name, **before, **few, keep=1).complete
+            assert run(tmp_path / name, **{**few, **before, "keep": 1}).complete
         seen: list[Event] = []
         run(tmp_path / name, seen=seen, stop={"critical_batch_size": 1.06}, **few, **options)
         answers += said(seen)
@@ -174,7 +176,7 @@ def test_each_analysis_is_at_whole_rounds_of_all_studies(tmp_path: Path) -> None
         enough = 1.2 if min(analysed[-1]) >= 32 else math.inf
         return [Width(label="sgd", factor=1.0), Width(label="momentum", factor=enough)]
 
-    options = {"optimizer": ["sgd", "momentum"], "pack_size": 6, "measure": measure}
+    options: dict[str, Any] = {"optimizer": ["sgd", "momentum"], "pack_size": 6, "measure": measure}
     options |= {"search": {"learning_rate": {"linear": [0.05, 2.0]}}, "batch_size": "64, 128"}
     assert run(tmp_path, stop=STOP, **options).complete
     assert analysed == [{16}, {32}]
