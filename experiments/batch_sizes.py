@@ -26,6 +26,8 @@ class BatchSizes:
     """The budget in steps of ``batch_size`` examples, of which lengths are shares."""
     replaces_decay: bool = False
     """Whether the batch grows where the schedule would decay the learning rate."""
+    learning_rate: str = "none"
+    """The rule by which the learning rate grows with the batch: ``none``, ``sqrt``, ``linear``."""
 
     @classmethod
     def constant(cls, batch_size: int) -> BatchSizes:
@@ -40,6 +42,7 @@ class BatchSizes:
         changes: Sequence[tuple[int, int]],
         *,
         replaces_decay: bool = False,
+        learning_rate: str = "none",
     ) -> BatchSizes:
         """Batch sizes that change once so many examples were seen.
 
@@ -73,6 +76,7 @@ class BatchSizes:
             budget_steps=max(1, total),
             schedule_steps=budget_steps,
             replaces_decay=replaces_decay,
+            learning_rate=learning_rate,
         )
 
     @property

@@ -147,6 +147,8 @@ class Sized:
                 "phases": list(zip(ramp.starts, ramp.sizes, strict=True)),
                 "replaces_decay": ramp.replaces_decay,
             }
+            if ramp.learning_rate != "none":
+                technique["ramp"]["learning_rate"] = ramp.learning_rate
         if techniques.load(each.technique, base).uses_budget:
             technique["budget_steps"] = self.budget_steps
         return identity.study_identity(

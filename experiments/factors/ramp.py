@@ -6,6 +6,9 @@
 | ``{double_at: [0.25, 0.5]}`` | doubles at each of these shares |
 | ``{instead_of_decay: 8}`` | grows, up to 8 times, where the schedule would decay the rate |
 
+Beside the first two ``learning_rate: sqrt`` multiplies the learning rate by the root of what the
+batch has grown by, ``linear`` by that itself; without, it stays that of the schedule.
+
 The study's batch size is that of the first step. Its budget is so many *examples*, whatever the
 ramp, and its schedule runs in examples: the learning rate after so many of them is that of the
 study without the ramp. *Instead of decaying the rate* (Smith et al. 2018, "Don't decay the learning
@@ -20,12 +23,13 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from experiments.batch_sizes import BatchSizes
 from experiments.errors import ExperimentError
+from experiments.factors.rule import rate_factor
 from experiments.factors.target_share import TargetShare, mentions
 from experiments.schedules import Schedule
 from experiments.search.space import Value
@@ -36,6 +40,7 @@ _EXAMPLE = "for example: ramp: {at: [[0.25, 2], [0.5, 4]]}, or {double_at: [0.25
 _HINTS = {
     **dict.fromkeys(("", "at", "double_at"), _EXAMPLE),
     "instead_of_decay": "how many times the batch may grow, for example 8",
+    "learning_rate": "with the batch size: sqrt, linear or none",
 }
 _SAMPLES = 2048
 """Steps at which a schedule is compared with the one before, to see that it never rises."""
@@ -49,6 +54,7 @@ class _Written(Keys):
     at: _Changes = Field(default_factory=list)
     double_at: _Changes = Field(default_factory=list)
     instead_of_decay: Annotated[Count, Field(ge=2, le=1024)] = 0
+    learning_rate: Literal["none", "sqrt", "linear"] = "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +65,8 @@ class Ramp:
     """(share of the budget, factor of the study's batch size from there on), ascending in both."""
     instead_of_decay: int | None = None
     """How many times the batch may grow where the schedule would decay the rate."""
+    learning_rate: str = "none"
+    """The rule by which the learning rate grows with the batch."""
 
     @classmethod
     def parse(cls, value: Any) -> Ramp | None:
@@ -70,11 +78,15 @@ class Ramp:
         if value == "none":
             return None
         written = checked(_Written, value, _HINTS)
-        if len(written.model_fields_set) != 1:
+        kinds = written.model_fields_set - {"learning_rate"}
+        if len(kinds) != 1:
             message = f"ramp {value!r} is not one of at, double_at and instead_of_decay"
             raise ExperimentError(message, hint=_EXAMPLE)
-        (kind,) = written.model_fields_set
+        (kind,) = kinds
         if kind == "instead_of_decay":
+            if written.learning_rate != "none":
+                message = "ramp instead_of_decay: the schedule gives the learning rate"
+                raise ExperimentError(message, hint="leave learning_rate out of the ramp")
             return cls(instead_of_decay=written.instead_of_decay)
         doubled = [(share, 2 ** (i + 1)) for i, share in enumerate(written.double_at)]
         changes = _checked(kind, written.at or doubled)
@@ -83,13 +95,15 @@ class Ramp:
             raise ExperimentError(message, hint="give all of one kind")
         kept = [pair for pair, before in zip(changes, [1, *_factors(changes)], strict=False)
                 if pair[1] != before]  # fmt: skip
-        return cls(changes=tuple(kept)) if kept else None
+        return cls(changes=tuple(kept), learning_rate=written.learning_rate) if kept else None
 
     def __str__(self) -> str:
         """As results record it, in the ``technique``."""
         if self.instead_of_decay is not None:
             return f"up to {self.instead_of_decay}x instead of decay"
-        return ", ".join(f"{factor!r}x at {share!r}" for share, factor in self.changes)
+        text = ", ".join(f"{factor!r}x at {share!r}" for share, factor in self.changes)
+        rule = self.learning_rate
+        return text if rule == "none" else f"{text}, learning rate {rule}"
 
     def resolve(
         self,
@@ -133,7 +147,13 @@ class Ramp:
                     hint="end the ramp earlier, or leave that batch size out",
                 )
         replaces = self.instead_of_decay is not None
-        return BatchSizes.growing(batch_size, budget_steps, changes, replaces_decay=replaces)
+        return BatchSizes.growing(
+            batch_size,
+            budget_steps,
+            changes,
+            replaces_decay=replaces,
+            learning_rate=self.learning_rate,
+        )
 
     def _by_decay(
         self,
@@ -248,13 +268,15 @@ class RampedSchedule(Schedule):
         sizes = self.sizes
 
         def factor(step: int) -> float:
-            growth = sizes.size(step) / sizes.batch_size if sizes.replaces_decay else 1
-            return growth * schedule(sizes.schedule_step(step))
+            growth = sizes.size(step) / sizes.batch_size
+            by = growth if sizes.replaces_decay else rate_factor(sizes.learning_rate, growth)
+            return by * schedule(sizes.schedule_step(step))
 
         return factor
 
     def is_constant(self, metaparameters: Mapping[str, Value]) -> bool:
-        return self.schedule.is_constant(metaparameters)
+        grows = self.sizes.learning_rate != "none"
+        return not grows and self.schedule.is_constant(metaparameters)
 
 
 def ramped(schedule: Schedule, sizes: BatchSizes | None) -> Schedule:

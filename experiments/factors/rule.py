@@ -238,7 +238,7 @@ class Rule:
         if self.base is None or name not in kinds or batch_size == self.base:
             return value
         k = batch_size / self.base
-        rate = {"sqrt": math.sqrt(k), "linear": k}.get(kinds.get("learning_rate", ""), 1.0)
+        rate = rate_factor(kinds.get("learning_rate", "none"), k)
         if name == "learning_rate":
             return value if rate == 1 else rounded(value * rate)
         if name == "weight_decay":
@@ -314,6 +314,37 @@ class Rule:
             ),
         )
         return ranges
+
+
+def rate_factor(kind: str, k: float) -> float:
+    """The factor of the learning rate at ``k`` times the batch size, by ``none``, ``sqrt`` or
+    ``linear``."""
+    return {"sqrt": math.sqrt(k), "linear": k}.get(kind, 1.0)
+
+
+def usual_rule(optimizer: Optimizer) -> str:
+    """The rule of the learning rate that is usual for an optimizer: ``linear`` of SGD with and
+    without momentum, ``sqrt`` where gradients are divided by a running norm of them, or signed.
+
+    Raises:
+        ExperimentError: of this one no rule is usual.
+    """
+    named = {**dict.fromkeys(_LINEAR, "linear"), **dict.fromkeys(_SQRT, "sqrt")}
+    kind = getattr(optimizer.kind, "__name__", "")
+    rule = named.get(optimizer.name) or named.get(kind.lower())
+    if rule is None:
+        raise ExperimentError(
+            f"no rule of the learning rate is usual for optimizer {optimizer.label}",
+            hint="name one: linear, sqrt or none",
+        )
+    return rule
+
+
+_LINEAR = ("sgd", "momentum", "nesterov")
+_SQRT = (
+    *("adam", "adamw", "nadam", "radam", "adamax", "rmsprop", "adagrad", "lamb", "lion", "signum"),
+    *("muon", "shampoo", "soap", "schedule-free-adamw"),
+)
 
 
 def _usual(name: str) -> str:

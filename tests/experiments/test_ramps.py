@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,27 @@ def test_the_schedule_runs_in_examples(
     assert 0 <= factor <= 1
 
 
+@pytest.mark.parametrize(("rule", "factors"), [("sqrt", [1, 2, 4]), ("linear", [1, 4, 16])])
+def test_the_rate_grows_with_the_batch_by_a_rule(rule: str, factors: list[float]) -> None:
+    """Whatever the schedule's own factor, in both engines alike."""
+    sizes = Ramp.parse({"at": [[0.25, 4], [0.5, 16]], "learning_rate": rule}).resolve(  # type: ignore[union-attr]
+        10, 200, examples=10**6, schedule=schedules.get("linear"), arguments={}, tuned=()
+    )
+    schedule = RampedSchedule(schedules.get("linear"), sizes)
+    plain, values = schedules.get("linear"), {"decay_steps": 150}
+    for start, factor in zip(sizes.starts, factors, strict=True):
+        at = sizes.examples(start) // 10
+        assert schedule.factor(start, values) == factor * plain.factor(at, values)
+    assert not RampedSchedule(schedules.get("constant"), sizes).is_constant({})
+    of = of_sizes(replace(GROWING, learning_rate=rule), optimizer="momentum")
+    both = []
+    for kind in ("module", "stacked"):
+        trained = engine(kind, of, trials(of, 2, learning_rate=0.01))
+        trained.advance(60)
+        both.append(trained.weights(1))
+    assert largest_difference(*both) < 1e-9
+
+
 def resolved(name: str, growth: int, **values: float) -> BatchSizes:
     arguments = {"decay_steps": 100, **values}
     schedule = schedules.get(name)
@@ -235,6 +257,9 @@ def test_a_ramp_is_a_factor_of_the_grid(tmp_path: Path) -> None:
         (16, "2x at 0.25, 4x at 0.5"), (64, "2x at 0.25, 4x at 0.5"),
         (16, "3x at 0.5"), (64, "3x at 0.5"),
     ]  # fmt: skip
+    ruled = of_file(tmp_path, "{at: [[0.5, 3]], learning_rate: sqrt}", schedule="linear")
+    assert [p.technique["ramp"] for p in ruled] == ["3x at 0.5, learning rate sqrt"] * 2
+    assert not {p.id for p in ruled} & {p.id for p in plans}
     assert [p.batches.sizes for p in plans[2:4]] == [(16, 32, 64), (64, 128, 256)]
     assert [p.budget_steps for p in plans[::2]] == [200, 50 + 25 + 25, 100 + 33]
     lengths = [int(p.trial(0).metaparameters["decay_steps"]) for p in plans]
