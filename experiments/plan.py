@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # a rank's process starts without torch
     from experiments.schedules import Schedule
     from workloads.user_code.program import Program
 
-Role = Literal["search", "extension", "repeat"]
+Role = Literal["search", "extension", "repeat", "branch"]
 Status = Literal["COMPLETE", "INFEASIBLE", "INCOMPLETE"]
 Precision = Literal["float32", "float64", "bfloat16", "float16", "tf32", "bfloat16_weights"]
 AUTO: Literal["auto"] = "auto"
@@ -336,6 +336,8 @@ class Trial:
     round: int = 0
     other_searches: Mapping[str, int] = field(default_factory=dict)
     """Earlier searches of the study that drew it, and its row in their tables."""
+    branch: tuple[int, int] | None = None
+    """Its data order is that of another seed up to a step: (the seed, the step)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,8 +349,7 @@ class Pack:
     """With the ``keep`` of these trials: none for repeats, whose median is taken."""
     trials: tuple[Trial, ...]
     engine: Literal["auto", "module", "stacked"] = "auto"
-    """``auto``: as ``experiments.engines.selection`` chooses; later packs of a study use the
-    same."""
+    """``auto``: as ``engines.selection`` chooses; later packs of a study use the same."""
     known: tuple[int, ...] = ()
     """Steps to target of the study's trials that other packs have finished."""
     keep_paused: bool = False
@@ -364,8 +365,7 @@ class Measurement:
     examples: int
     train_seconds: float
     metrics: Mapping[str, float]
-    """``{"validation_error": 0.05, …}``: means over the whole split, or over what was read of it,
-    float64."""
+    """``{"validation_error": 0.05, …}``: float64 means over the split, or what was read of it."""
     evaluated_examples: int | None = None
     """Examples of the split that were read; ``None``: all, and the next four are ``None`` too."""
     interval_metric: str | None = None

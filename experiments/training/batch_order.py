@@ -96,13 +96,39 @@ class BatchOrder(_ComputedOrder):
         """The indices of ``count`` batches of an epoch, from its example ``first`` on."""
         if size == self.examples:  # the full training set: its order does not matter
             return np.arange(self.examples)
-        stop = first + count * size
+        return self.entries(epoch, np.arange(first, first + count * size))
+
+    def entries(self, epoch: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The indices at some places of an epoch's permutation."""
         if self.examples > _DRAWN_WHOLE:
-            return Shuffle(self.examples, self.seed, "order", epoch)[np.arange(first, stop)]
+            return Shuffle(self.examples, self.seed, "order", epoch)[places]
         if epoch != self._epoch:
             draw = np.random.Generator(np.random.SFC64(derive(self.seed, "order", epoch)))
             self._permutation, self._epoch = draw.permutation(self.examples), epoch
-        return self._permutation[first:stop]
+        return self._permutation[places]
+
+
+class BranchedOrder(BatchOrder):
+    """The order of a trial that goes on from a step of another one: what is left of the epoch there
+    is shuffled anew, and so is each later epoch."""
+
+    def __init__(
+        self, seed: int, examples: int, sizes: BatchSizes, *, before: int, step: int, repeat: bool
+    ) -> None:
+        """``before``: the seed of the order up to ``step``, which is 1 at least."""
+        super().__init__(seed, examples, sizes, repeat=repeat)
+        self._before = BatchOrder(before, examples, sizes, repeat=repeat)
+        epoch, first = self._place(step - 1)
+        self._branch = epoch, first + sizes.size(step - 1)
+
+    def entries(self, epoch: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        at, seen = self._branch
+        if epoch > at:
+            return super().entries(epoch, places)
+        if epoch == at and places[0] >= seen:
+            rest = Shuffle(self.examples - seen, self.seed, "order", epoch)
+            places = seen + rest[places - seen]
+        return self._before.entries(epoch, places)
 
 
 def _phases(sizes: BatchSizes, examples: int) -> list[tuple[int, int, int, int]]:

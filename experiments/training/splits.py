@@ -23,7 +23,7 @@ from experiments.batch_sizes import BatchSizes
 from experiments.errors import ExperimentError
 from experiments.plan import WorkloadRef
 from experiments.seeds import derive
-from experiments.training.batch_order import BatchOrder, SequentialOrder
+from experiments.training.batch_order import BatchOrder, BranchedOrder, SequentialOrder
 from experiments.training.prefetch import Reader
 from experiments.training.streams import ExampleStream, check_stream, collate
 from workloads import Batch, TokenStream, Workload
@@ -105,12 +105,20 @@ class Split:
         part._size, part._kept = min(examples, self._size), {}
         return part
 
-    def order(self, seed: int, batch_size: int | BatchSizes, *, repeat: bool = True) -> Order:
+    def order(
+        self,
+        seed: int,
+        batch_size: int | BatchSizes,
+        *,
+        repeat: bool = True,
+        branch: tuple[int, int] | None = None,
+    ) -> Order:
         """The order in which a trial with this seed sees the split.
 
         Args:
             batch_size: of all steps, or of each.
             repeat: whether it may see an example more than once.
+            branch: up to which step the order is that of another seed: (the seed, the step).
 
         Raises:
             ExperimentError: batch sizes that change, of a split that is read in sequence.
@@ -123,7 +131,11 @@ class Split:
                 hint="give training data that can be read in any order, or a fixed batch size",
             )
         if isinstance(batch_size, BatchSizes):
-            return BatchOrder(seed, len(self), batch_size, repeat=repeat)
+            if branch is None:
+                return BatchOrder(seed, len(self), batch_size, repeat=repeat)
+            before, step = branch
+            of = {"before": before, "step": step, "repeat": repeat}
+            return BranchedOrder(seed, len(self), batch_size, **of)
         if self.generated:
             return SequentialOrder(seed, batch_size)
         if isinstance(self._data, IterableDataset):

@@ -95,7 +95,10 @@ class StudyContext:
         """The order in which the trial sees the training split, from its own stream."""
         study = self.study
         return self.train.order(
-            trial.seed, study.ramp or study.batch_size, repeat=study.repeat_data
+            trial.seed,
+            study.ramp or study.batch_size,
+            repeat=study.repeat_data,
+            branch=trial.branch,
         )
 
     @property

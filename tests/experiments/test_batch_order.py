@@ -10,9 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.batch_sizes import BatchSizes
 from experiments.seeds import derive
 from experiments.training import batch_order as module
-from experiments.training.batch_order import BatchOrder, Shuffle
+from experiments.training.batch_order import BatchOrder, BranchedOrder, Shuffle
 
 
 @given(examples=st.integers(1, 200), batch=st.integers(1, 200), seed=st.integers(0, 2**62))
@@ -147,3 +148,27 @@ def test_neighbours_part() -> None:
         expected = (size - 1) / 64**2
         chi_square = float(((pairs - expected) ** 2 / expected).sum())
         assert abs(chi_square - 64**2) < 5 * np.sqrt(2 * 64**2)
+
+
+@pytest.mark.parametrize("examples", [50, 2**20 + 7])
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_branch_sees_what_is_left_of_the_epoch_in_an_order_of_its_own(
+    examples: int, times: int
+) -> None:
+    size = 4 if examples == 50 else 2**17
+    step = 5 if examples == 50 else 2  # more than one of the larger size is left
+    sizes = BatchSizes(batch_size=size, starts=(0, step), sizes=(size, times * size))
+    origin = BatchOrder(1, examples, sizes)
+    branches = [
+        BranchedOrder(seed, examples, sizes, before=1, step=step, repeat=True) for seed in (2, 3)
+    ]
+    left = (examples - step * size) // (times * size)
+    before = origin.batches(0, step).flatten()
+    rests = [branch.batches(step, left).flatten() for branch in branches]
+    assert all(torch.equal(branch.batches(0, step).flatten(), before) for branch in branches)
+    for rest in rests:
+        assert len({*rest.tolist()} | {*before.tolist()}) == len(rest) + len(before)
+    later = [branch.batches(step + left, 2) for branch in branches]
+    for one, other in (rests, later):
+        assert not torch.equal(one, other)
+    assert torch.equal(later[0], BatchOrder(2, examples, sizes).batches(step + left, 2))
