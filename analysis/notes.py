@@ -117,6 +117,12 @@ TEXTS = {
     "examples, and no critical batch size by them",
     "extrapolated": "the {what} are extrapolated: the {end} end is not level, and the knee's "
     "asymptote lies {below:.0%} below it",
+    # Of branches
+    "branch_one_seed": "one seed has no interval, so that all is open: --seeds 3",
+    "branch_diverged": "branches diverged at {at:sizes}: counted as above",
+    "branch_base_diverged": "branches at the run's own batch size diverged: nothing is known there",
+    "branch_not_monotone": "{at:sizes} {at:are} within the tolerance beyond one that is above it, "
+    "and not counted: the rule of the learning rate may not fit, or it is chance",
     # Of several curves
     "measured_otherwise": "{curve} is not compared with {baseline}: their evaluation grids or "
     "their estimators differ, so that their steps to target are of different quantities",

@@ -1,0 +1,269 @@
+"""The local critical batch size: the largest at which a run goes on as well as at its own.
+
+From a step of a run, branches train on at k times its batch size B for as many examples, with
+several seeds each (Merrill et al. 2025, arXiv:2505.23971). After a window the loss of k is compared
+with that of k = 1 by the mean of log L(k) - log L(1) over seeds, with a t-interval for unequal
+variances (Welch 1947, doi:10.2307/2332510). k is *within* a tolerance where the interval's upper
+end is below log(1 + tolerance), *above* where its lower end is above it, else *open*. The critical
+batch size lies between the largest k B within, below all that are above, and the smallest above.
+Its estimate is where the mean, linear in log k, passes the tolerance. Nothing is extrapolated: an
+end that no k shows is open. That k = 1 is within itself says nothing of smaller batch sizes.
+
+Branches of one seed see the same data at each k, so that their differences scatter less than the
+interval assumes: it errs on the wide side.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from analysis.fit.interval import Interval
+from analysis.notes import Note, codes
+from results.errors import ResultsError
+
+LEVEL = 0.9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Losses:
+    """What the branches from one step came to after one window."""
+
+    step: int
+    """Steps that the run had taken."""
+    window: int
+    """Steps of its batch size that the branches' examples are."""
+    by_times: Mapping[int, Sequence[float]]
+    """The losses of each k, 1 among them: one a seed, infinite where it diverged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """One k against k = 1."""
+
+    times: int
+    seeds: int
+    excess: Interval
+    """The relative excess of its loss, L(k)/L(1) - 1; without ends where there is one seed."""
+    verdict: str
+    """``within``, ``above`` or ``open``."""
+    diverged: int = 0
+    """How many of its branches did."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """The local critical batch size at one step, by one window."""
+
+    step: int
+    window: int
+    comparisons: tuple[Comparison, ...]
+    """By ascending k, without k = 1."""
+    critical: Interval
+    """In examples. ``value`` is the estimate, given where the mean passes the tolerance; ``low``
+    the largest batch size that is surely within, ``high`` the smallest that is surely above."""
+
+    def to_dict(self, batch_size: int) -> dict[str, Any]:
+        return {
+            "step": self.step,
+            "examples": self.step * batch_size,
+            "window_steps": self.window,
+            "window_examples": self.window * batch_size,
+            "critical_batch_size": self.critical.to_dict(),
+            "comparisons": [
+                {**vars(each), "excess": each.excess.to_dict()} for each in self.comparisons
+            ],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Branches:
+    """What the branches of one run say."""
+
+    batch_size: int
+    tolerance: float
+    points: tuple[Point, ...]
+    """By step, and window."""
+    notes: tuple[Note, ...] = ()
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """The run: ``trial``, ``experiment``, ``metric``, ``rule`` …"""
+    proposed: Mapping[str, Any] | None = None
+    """The ramp: ``batch_size``, a line of an experiment file, and what it ``saves``."""
+
+    @property
+    def last(self) -> list[Point]:
+        """Of each step the point of its longest window."""
+        return [*{point.step: point for point in self.points}.values()]
+
+    def ramp(self) -> list[tuple[int, int]]:
+        """Where the batch may grow, and to how many times its size: powers of two that are surely
+        within at that step and at each later one. Empty where nothing is."""
+        changes: list[tuple[int, int]] = []
+        least = math.inf
+        for point in reversed(self.last):
+            least = min(least, (point.critical.low or self.batch_size) / self.batch_size)
+            changes.append((point.step, 2 ** int(math.log2(least))))
+        rising = [(1, 1), *reversed(changes)]
+        return [after for before, after in itertools.pairwise(rising) if after[1] > before[1]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``batchscale branch --json`` prints it."""
+        return {
+            **self.about,
+            "batch_size": self.batch_size,
+            "tolerance": self.tolerance,
+            "level": LEVEL,
+            "points": [point.to_dict(self.batch_size) for point in self.points],
+            "ramp": None if self.proposed is None else dict(self.proposed),
+            "notes": list(self.notes),
+            "note_codes": codes(self.notes),
+        }
+
+
+def branches(
+    losses: Sequence[Losses],
+    batch_size: int,
+    *,
+    tolerance: float = 0.01,
+    about: Mapping[str, Any] | None = None,
+) -> Branches:
+    """Compare the branches of a run.
+
+    Args:
+        losses: of each step and window.
+        batch_size: of the run, in examples.
+        tolerance: the relative excess of the loss that still counts as none.
+
+    Raises:
+        ResultsError: a tolerance or a loss that is not above 0, of which there is no logarithm.
+    """
+    if not 0 < tolerance < math.inf:
+        hint = "for example 0.01: 1 % of the loss"
+        raise ResultsError(f"tolerance {tolerance:g} is not above 0", hint=hint)
+    for each in losses:
+        if not all(loss > 0 for of_times in each.by_times.values() for loss in of_times):
+            raise ResultsError(
+                f"a loss after step {each.step:,} is not above 0, and losses are compared by "
+                "their ratio",
+                hint="choose another metric: --metric validation_cross_entropy",
+            )
+    ordered = sorted(losses, key=lambda each: (each.step, each.window))
+    points = tuple(_point(each, batch_size, math.log1p(tolerance)) for each in ordered)
+    return Branches(
+        batch_size=batch_size,
+        tolerance=tolerance,
+        points=points,
+        notes=tuple(_notes(points, batch_size)),
+        about=dict(about or {}),
+    )
+
+
+def _point(losses: Losses, batch_size: int, tolerance: float) -> Point:
+    base = losses.by_times[1]
+    ratios = {
+        times: _ratio(base, of_times)
+        for times, of_times in sorted(losses.by_times.items())
+        if times > 1
+    }
+    made = [
+        Comparison(
+            times=times,
+            seeds=len(losses.by_times[times]),
+            excess=_excess(ratio),
+            verdict=_verdict(ratio, tolerance),
+            diverged=sum(map(math.isinf, losses.by_times[times])),
+        )
+        for times, ratio in ratios.items()
+    ]
+    above = [each.times for each in made if each.verdict == "above"]
+    high = min(above, default=None)
+    within = [
+        each.times for each in made if each.verdict == "within" and each.times < (high or math.inf)
+    ]
+    low = max(within, default=None)
+    means = {1: 0.0, **{times: ratio[0] for times, ratio in ratios.items()}}
+    passed = _passed(means, low or 1, high, tolerance)
+    return Point(
+        step=losses.step,
+        window=losses.window,
+        comparisons=tuple(made),
+        critical=Interval(
+            value=None if passed is None else passed * batch_size,
+            low=None if low is None else float(low * batch_size),
+            high=None if high is None else float(high * batch_size),
+        ),
+    )
+
+
+Ratio = tuple[float, float, float]
+"""The mean of log L(k) - log L(1) and the ends of its interval; infinite where not known."""
+
+
+def _ratio(base: Sequence[float], losses: Sequence[float]) -> Ratio:
+    from scipy.special import stdtrit  # a third of a second to import: not at start
+
+    if any(map(math.isinf, base)):
+        return math.nan, -math.inf, math.inf
+    if any(map(math.isinf, losses)):
+        return math.inf, math.inf, math.inf
+    logs = [np.log(np.asarray(each, float)) for each in (base, losses)]
+    mean = float(logs[1].mean() - logs[0].mean())
+    if min(map(len, logs)) < 2:
+        return mean, -math.inf, math.inf
+    parts = [float(each.var(ddof=1)) / len(each) for each in logs]
+    if not sum(parts):
+        return mean, mean, mean
+    shares = [part**2 / (len(each) - 1) for part, each in zip(parts, logs, strict=True)]
+    freedom = sum(parts) ** 2 / sum(shares)
+    by = float(stdtrit(freedom, 0.5 + LEVEL / 2)) * math.sqrt(sum(parts))
+    return mean, mean - by, mean + by
+
+
+def _verdict(ratio: Ratio, tolerance: float) -> str:
+    _, low, high = ratio
+    return "within" if high < tolerance else "above" if low > tolerance else "open"
+
+
+def _excess(ratio: Ratio) -> Interval:
+    value, low, high = (math.expm1(x) if math.isfinite(x) else None for x in ratio)
+    return Interval(value=value, low=low, high=high)
+
+
+def _passed(
+    means: Mapping[int, float], first: int, last: int | None, tolerance: float
+) -> float | None:
+    """The k at which the mean passes the tolerance, linear in log k between those tested, from
+    ``first`` to ``last``; None where it does not, or where branches diverged."""
+    times = [k for k in means if first <= k <= (last or math.inf)]
+    for below, above in itertools.pairwise(times):
+        before, after = means[below], means[above]
+        if before <= tolerance < after < math.inf:
+            share = (tolerance - before) / (after - before)
+            return float(below * (above / below) ** share)
+    return None
+
+
+def _notes(points: Sequence[Point], batch_size: int) -> list[Note]:
+    every = [(point, each) for point in points for each in point.comparisons]
+    notes = []
+    if any(each.seeds < 2 for _, each in every):
+        notes.append(Note("branch_one_seed"))
+    if diverged := sorted({each.times * batch_size for _, each in every if each.diverged}):
+        notes.append(Note("branch_diverged", at=diverged))
+    if any(each.excess.value is None and not each.diverged for _, each in every):
+        notes.append(Note("branch_base_diverged"))
+    odd = sorted(
+        {
+            each.times * batch_size
+            for point, each in every
+            if each.verdict == "within"
+            and point.critical.high is not None
+            and each.times * batch_size > point.critical.high
+        }
+    )
+    return [*notes, *([Note("branch_not_monotone", at=odd)] if odd else [])]

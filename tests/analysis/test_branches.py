@@ -1,0 +1,159 @@
+"""The local critical batch size by branches: comparisons, coverage, and the ramp proposed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from analysis.branches.critical import Branches, Losses, branches
+from analysis.fit.interval import Interval
+from results.errors import ResultsError
+
+TIMES = (1, 2, 4, 8, 16)
+TOLERANCE = 0.01
+
+
+def one(by_times: dict[int, Sequence[float]], **more: float) -> Branches:
+    return branches([Losses(step=100, window=64, by_times=by_times)], 16, **more)
+
+
+def drawn(law: Callable[[int], float], noise: float, seeds: int, rng: np.random.Generator,
+          draw: str = "normal") -> Branches:  # fmt: skip
+    """Branches whose log losses scatter by ``noise`` about ``law``'s, the mean log excess of k."""
+    scatter = rng.standard_normal if draw == "normal" else lambda n: rng.standard_t(3, n) / 3**0.5
+    return one({k: 2.5 * np.exp(law(k) + noise * scatter(seeds)) for k in TIMES})
+
+
+def test_excesses_are_by_welchs_interval() -> None:
+    rng = np.random.default_rng(0)
+    losses = {1: 2 + 0.01 * rng.random(3), 4: 2.02 + 0.05 * rng.random(4)}
+    (comparison,) = one(losses).points[0].comparisons
+    test = stats.ttest_ind(np.log(losses[4]), np.log(losses[1]), equal_var=False)
+    ends = test.confidence_interval(0.9)
+    assert comparison.excess.low == pytest.approx(math.expm1(ends.low))
+    assert comparison.excess.high == pytest.approx(math.expm1(ends.high))
+    mean = np.log(losses[4]).mean() - np.log(losses[1]).mean()
+    assert comparison.excess.value == pytest.approx(math.expm1(mean))
+
+
+def test_the_estimate_is_linear_in_the_log_of_k() -> None:
+    made = one({k: [2.0 * 1.01**x] * 2 for k, x in ((1, 0), (2, 0.1), (4, 0.5), (8, 1.5))})
+    assert made.points[0].critical.ends == (pytest.approx(4 * 2**0.5 * 16), 64, 128)
+    assert [c.verdict for c in made.points[0].comparisons] == ["within", "within", "above"]
+
+
+@pytest.mark.parametrize("critical", [1.5, 3.0, 5.0, 11.0, 40.0])
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_intervals_hold_the_truth_of_a_law(critical: float, seeds: int) -> None:
+    """The excess is linear in k - 1, as where the noise scale rules; two noises of the loss."""
+    rng = np.random.default_rng(1)
+    slope = math.log1p(TOLERANCE) / (critical - 1)
+    for noise in (0.001, 0.005):
+        made = [drawn(lambda k: slope * (k - 1), noise, seeds, rng) for _ in range(200)]
+        held = [each.points[0].critical.holds(critical * 16) for each in made]
+        assert np.mean(held) >= 0.9
+        estimates = [each.points[0].critical.value for each in made]
+        known = [math.log(value / 16 / critical) for value in estimates if value]
+        if critical < 16 and noise == 0.001:
+            assert abs(np.median(known)) < 0.15  # linear between doublings, of a line in k
+
+
+@pytest.mark.parametrize("draw", ["normal", "student"])
+def test_a_law_of_another_family(draw: str) -> None:
+    """Larger batches are better first, as with a rate that was too low, and noise has long tails:
+    the truth is where the excess passes the tolerance for the last time."""
+    rng = np.random.default_rng(2)
+
+    def law(k: int) -> float:
+        x = math.log2(k)
+        return 0.012 * x * (x - 2)
+
+    truth = 2 ** (1 + math.sqrt(1 + math.log1p(TOLERANCE) / 0.012))
+    made = [drawn(law, 0.004, 3, rng, draw).points[0].critical for _ in range(400)]
+    assert np.mean([each.holds(truth * 16) for each in made]) >= 0.9
+    assert np.mean([each.reached for each in made]) > 0.6
+
+
+def test_a_noisy_quadratic_whose_loss_is_known() -> None:
+    """Zhang et al. 2019: SGD on a quadratic, whose expected loss follows exactly. The branches are
+    trained, from one state; their rate grows by sqrt, so that the excess is that of slower progress
+    and nearly linear in log k."""
+    curvature, steps, tolerance = 1 / np.arange(1, 41), 256, 0.12
+    rng, start = np.random.default_rng(3), np.ones(40)
+
+    def expected(k: int) -> float:
+        rate, square = 0.04 * k**0.5, start**2
+        for _ in range(steps // k):
+            square = (1 - rate * curvature) ** 2 * square + rate**2 * curvature / k
+        return float((curvature * square).sum() / 2) + 1
+
+    def trained(k: int) -> float:
+        rate, weights = 0.04 * k**0.5, start.copy()
+        for _ in range(steps // k):
+            noise = np.sqrt(curvature / k) * rng.standard_normal(40)
+            weights -= rate * (curvature * weights + noise)
+        return float((curvature * weights**2).sum() / 2) + 1
+
+    excess = [math.log(expected(k) / expected(1)) for k in TIMES]
+    truth = float(np.interp(math.log1p(tolerance), excess, np.log2(TIMES)))
+    assert 1 < truth < 2
+    made = [
+        one({k: [trained(k) for _ in range(3)] for k in TIMES}, tolerance=tolerance)
+        .points[0]
+        .critical
+        for _ in range(60)
+    ]
+    assert np.mean([each.holds(16 * 2**truth) for each in made]) >= 0.9
+    assert np.mean([each.reached for each in made]) > 0.5
+
+
+def test_what_is_not_known_stays_open() -> None:
+    alone = one({1: [2.0], 2: [2.5]})
+    assert alone.points[0].critical == Interval(value=16 * 2 ** (math.log(1.01) / math.log(1.25)))
+    assert alone.to_dict()["note_codes"] == ["branch_one_seed"]
+    within = one({1: [2.0, 2.0], 2: [2.0, 2.0], 4: [2.0, 2.0]})
+    assert within.points[0].critical == Interval(low=64)
+    wild = one({1: [2.0, 2.0], 2: [2.0, 2.0], 4: [2.0, math.inf]})
+    assert wild.points[0].critical == Interval(low=32, high=64)
+    assert wild.notes == ("branches diverged at batch size 64: counted as above",)
+    lost = one({1: [2.0, math.inf], 2: [2.0, 2.0]})
+    assert lost.points[0].critical == Interval()
+    assert lost.to_dict()["note_codes"] == ["branch_base_diverged"]
+    odd = one({1: [2.0, 2.0], 2: [2.1, 2.1], 4: [2.0, 2.0]})
+    assert odd.points[0].critical.ends[1:] == (None, 32)
+    assert odd.to_dict()["note_codes"] == ["branch_not_monotone"]
+
+
+def at(step: int, window: int, within: int) -> Losses:
+    by_times = {k: [2.0 if k <= within else 2.5] * 2 for k in (1, 2, 3, 4, 8)}
+    return Losses(step=step, window=window, by_times=by_times)
+
+
+def test_the_ramp_grows_where_every_later_step_allows_it() -> None:
+    """By powers of two, and by the longest window alone."""
+    lows = [(100, 1), (200, 3), (300, 8), (400, 4), (500, 8)]
+    losses = [at(step, window, low if window == 64 else 8)
+              for step, low in lows for window in (32, 64)]  # fmt: skip
+    made = branches(losses, 16)
+    assert made.ramp() == [(200, 2), (300, 4), (500, 8)]
+    assert [point.window for point in made.last] == [64] * 5
+    assert branches([at(100, 64, 1)], 16).ramp() == []
+
+
+@pytest.mark.parametrize(
+    ("losses", "tolerance", "message"),
+    [
+        ({1: [0.0, 0.1], 2: [0.1, 0.1]}, 0.01, "a loss after step 100 is not above 0"),
+        ({1: [math.nan, 0.1], 2: [0.1, 0.1]}, 0.01, "a loss after step 100 is not above 0"),
+        ({1: [0.1, 0.1], 2: [0.1, 0.1]}, 0.0, "tolerance 0 is not above 0"),
+    ],
+)
+def test_what_has_no_ratio_is_refused(
+    losses: dict[int, Sequence[float]], tolerance: float, message: str
+) -> None:
+    with pytest.raises(ResultsError, match=message):
+        one(losses, tolerance=tolerance)
