@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pandas as pd
+import pyarrow.compute as pc
 
 from analysis.curves.curve import Curve, baseline_first, curves
 from analysis.curves.final_losses import FINAL, FinalLosses, final_losses
 from analysis.curves.groups import COLUMNS
 from analysis.curves.iso_loss import iso_loss_curves
 from analysis.curves.limits import Limit, check_limits, within
+from analysis.curves.points import BRANCH
 from analysis.curves.samples import PRESENT, sample
 from analysis.curves.units import TOKENS, check_unit, in_unit, known_in_unit, tokens_of
 from analysis.fit.regimes import Regimes, TooFewBatchSizesError, regimes_of
@@ -97,9 +99,9 @@ class FigureData:
 
     @cached_property
     def sources(self) -> tuple[Results, ...]:
-        """The sources as they are."""
+        """The sources without branches of trials, which are no trials of a search."""
         return tuple(
-            source if isinstance(source, Results) else open_results(source)
+            without_branches(source if isinstance(source, Results) else open_results(source))
             for source in self.query.sources
         )
 
@@ -343,6 +345,13 @@ def _goal(trials: pd.DataFrame, evaluations: Evaluations) -> Target:
             hint=f"name one in --target: {', '.join(measured)}" if measured else None,
         )
     return Target(metric=measured[0], value=0.0, lower_is_better=lower_is_better(measured[0]))
+
+
+def without_branches(source: Results) -> Results:
+    """The same trials but those of role branch."""
+    rows = source.trial_rows
+    others = pc.fill_null(pc.not_equal(rows["role"], BRANCH), True)
+    return source if pc.all(others).as_py() else source.with_trials(rows.filter(others))
 
 
 def _select(source: Results, query: Query) -> list[Results]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from batchscale.api import status as status
     from batchscale.api import sweep as sweep
     from batchscale.api import take_in as take_in
+    from batchscale.branches import branch as branch
     from batchscale.exchange import export as export
     from batchscale.noise.scale import NoiseScale as NoiseScale
     from batchscale.planning import plan as plan
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from workloads.errors import WorkloadError as WorkloadError
 
 _HOMES = {
+    "branch": "batchscale.branches:branch",
     "best_at_batch": "batchscale.analysis:best_at_batch",
     "check": "batchscale.api:check",
     "compact": "batchscale.upkeep:compact",

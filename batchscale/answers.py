@@ -154,6 +154,22 @@ def best_at_batch(query: Query, progress: Progress | None = None) -> list[dict[s
     return [each.to_dict() for each in rankings(FigureData(query, progress=progress).final_losses)]
 
 
+def save_figure(
+    figure: FigureKind, data: FigureData, output: str | Path, width: str | float | None = None
+) -> None:
+    """Draw a command's figure, and write it with a CSV file of its numbers beside it.
+
+    Raises:
+        ResultsError, CommandError: a place that cannot be written to.
+    """
+    from analysis import figures
+
+    path = destination(output)
+    drawn = figures.draw(figure, data, width=width)
+    make_folder(path)
+    figures.save(drawn, path, figures.numbers(figure, data))
+
+
 def has_single_budget(query: Query) -> bool:
     """Whether the final losses of a query have one budget, so that there are no steps at equal
     loss.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,27 +126,53 @@ def rerun(
             not train, or one that needs ``trust``.
     """
     import results as dataset
-    from workloads.user_code.trust import RefusedCodeError, named_by_record
 
     opened = dataset.open(results or default_results())
-    row = row_of(opened, trial)
-    point = trial_of(opened, row)
+    row, point = recorded_trial(opened, trial)
     column = row["target_metric"]
     columns = [column] if column in METRIC_COLUMNS else []
     rows = opened.read_measurements(["trial", "step", "metrics", "evaluated_examples", *columns])
     rows = rows[rows["trial"] == point.id]
     # The same examples are read again, in the same order.
     partly = rows["evaluated_examples"].notna().any()
-    with nullcontext() if trust else named_by_record(opened.root):
-        try:
-            study = replace(study_of(opened, row), evaluate="auto" if partly else "full")
-            run = _run(study, point, row["engine"], device, threads, save, on_measure)
-        except RefusedCodeError as refused:
-            raise untrusted(opened, row, refused) from None
+    with trusted(opened, row, trust=trust):
+        study = replace(study_of(opened, row), evaluate="auto" if partly else "full")
+        run = _run(study, point, row["engine"], device, threads, save, on_measure)
     values = rows[column] if columns else rows["metrics"].map(lambda t: json.loads(t)[column])
     of_steps = zip(values, rows["evaluated_examples"], strict=True)
     recorded = {"measurements": dict(zip(rows["step"], of_steps, strict=True)), **row}
     return replace(run, recorded=recorded)
+
+
+def recorded_trial(opened: Results, trial: str) -> tuple[dict[str, Any], Trial]:
+    """A trial by its id, or the first digits of it: its row, and as it was planned.
+
+    Raises:
+        CommandError: no such trial, several, or one that cannot be trained here.
+    """
+    row = row_of(opened, trial)
+    if row["role"] == "branch":
+        raise CommandError(
+            f"trial {row['trial']} is a branch of trial {row['branch_of']}, from one of its steps",
+            hint=f"give that one: {row['branch_of']}",
+        )
+    return row, trial_of(opened, row)
+
+
+@contextmanager
+def trusted(opened: Results, row: Mapping[str, Any], *, trust: bool) -> Iterator[None]:
+    """Within, the Python files that a trial's record names are run, if this user's or trusted.
+
+    Raises:
+        CommandError: one is neither.
+    """
+    from workloads.user_code.trust import RefusedCodeError, named_by_record
+
+    with nullcontext() if trust else named_by_record(opened.root):
+        try:
+            yield
+        except RefusedCodeError as refused:
+            raise untrusted(opened, row, refused) from None
 
 
 def untrusted(opened: Results, row: Mapping[str, Any], refused: RefusedCodeError) -> CommandError:

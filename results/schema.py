@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from results.errors import ResultsError, nearest
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 VERSION_KEY = b"batchscale.schema"
 TABLE_KEY = b"batchscale.table"
 REPLACES_KEY = b"batchscale.replaces"
@@ -109,6 +109,7 @@ _TRIALS: dict[str, pa.DataType] = {
     "enlargement": _COUNT,  # times the search space had been enlarged when the row was drawn
     "role": _TEXT,
     "round": _COUNT,
+    "branch_of": _TEXT,  # the trial that this one goes on from, from the second of `batch_sizes` on
     **_METAPARAMETERS,
     "metaparameters": _TEXT,  # JSON: all of them
     "status": _TEXT,

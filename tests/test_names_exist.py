@@ -42,6 +42,7 @@ OTHERS = {
 MODULES = {
     "analysis",
     "api",
+    "branches",
     "exchange",
     "function",
     "integrations",

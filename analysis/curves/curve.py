@@ -13,7 +13,7 @@ import pandas as pd
 from analysis.curves import edges, samples
 from analysis.curves.estimators import MINIMUM, EstimatorError
 from analysis.curves.groups import Grouping, Wide, grouping, labels, target, widen
-from analysis.curves.points import SEARCH_ROLES, Point, tabulate
+from analysis.curves.points import BRANCH, SEARCH_ROLES, Point, tabulate
 from analysis.curves.runs import Rows, Runs, number, parameters
 from analysis.curves.search_points import points
 from analysis.curves.thinned_evaluations import every_second
@@ -136,6 +136,8 @@ def curves(
         EstimatorError: no such estimator, or trials that do not carry it.
         ResultsError: no trials, an unknown column in ``by``, or no such baseline.
     """
+    if "role" in trials:
+        trials = trials[trials["role"].ne(BRANCH)]
     if trials.empty:
         raise ResultsError("no trials to make a curve of", hint="see batchscale status")
     wide, of_code = prepared(trials, by)

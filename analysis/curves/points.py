@@ -37,6 +37,8 @@ from results.acts_from import acts_from
 from results.batch_phases import BatchPhases
 
 SEARCH_ROLES = ("search", "extension")
+BRANCH = "branch"
+"""The role of rows that go on from a step of a trial (``analysis.branches``): of no curve."""
 """Roles of the trials that are minimized over."""
 
 _ACTING = ["acts_from", "technique", "schedule", "metaparameters", "budget_steps", "batch_sizes"]

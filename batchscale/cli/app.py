@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from batchscale.cli import analysis, data, exchange, plan, sweep, trial
+from batchscale.cli import analysis, branch, data, exchange, plan, sweep, trial
 from batchscale.cli.kinds import KindCommand
 
 app = typer.Typer(
@@ -36,6 +36,7 @@ COMMANDS: dict[str, Callable[..., int | None]] = {
     "regimes": analysis.regimes,
     "techniques": analysis.techniques,
     "plan": plan.plan,
+    "branch": branch.branch,
     "plot": analysis.plot,
     "report": analysis.report,
     "query": data.query,

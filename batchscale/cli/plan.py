@@ -157,7 +157,12 @@ def plan(
     print(plan_table.plans(made, output_format(format, json)), end="")
 
 
-def numbers_of(text: str, option: str = "--devices") -> list[int]:
+def numbers_of(
+    text: str,
+    option: str = "--devices",
+    what: str = "numbers of devices",
+    example: str = "--devices 1..64, or 1,8,12",
+) -> list[int]:
     """``1..8`` is 1, 2, 4, 8; ``1,8,12`` these; ascending.
 
     Raises:
@@ -173,9 +178,7 @@ def numbers_of(text: str, option: str = "--devices") -> list[int]:
         numbers = sorted({int(each) for each in text.split(",")})
         if numbers[0] > 0:
             return numbers
-    raise CommandError(
-        f"{option} {text} are no numbers of devices", hint=f"for example {option} 1..64, or 1,8,12"
-    )
+    raise CommandError(f"{option} {text} are no {what}", hint=f"for example {example}")
 
 
 def price_of(text: str) -> float:

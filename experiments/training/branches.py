@@ -15,18 +15,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
 from experiments.batch_sizes import BatchSizes
 from experiments.canonical import digest
 from experiments.engines import Engine, make_engine
 from experiments.errors import ExperimentError
 from experiments.factors.ramp import Ramp
-from experiments.plan import Measurement, Outcome, StopReason, Study, Trial
+from experiments.plan import Measurement, Outcome, Study, Trial
 from experiments.seeds import derive
 from experiments.training.clock import Clock
-from experiments.training.evaluation.evaluator import Evaluator
-from experiments.training.stopping import STATUS
+from experiments.training.loop import TrainingLoop
+from experiments.training.stopping import StudyHits
 from experiments.training.study_context import StudyContext
 from results.counts import count
 
@@ -162,10 +160,11 @@ def train(
     if not wanted:
         return
     engine = make_engine(kind, StudyContext.load(study, device), [trial])
+    prefix = _Loop(engine, [study.budget_steps])
     try:
         by_step = sorted(wanted, key=lambda branch: branch.step)
         for step, group in itertools.groupby(by_step, key=lambda branch: branch.step):
-            _advance(engine, step)
+            prefix.reach(step)
             if not engine.finite()[0]:
                 message = f"trial {trial.id} has diverged before step {step:,}"
                 raise ExperimentError(message, hint="branch from an earlier step")
@@ -176,72 +175,35 @@ def train(
         engine.close()
 
 
-def _advance(engine: Engine, step: int) -> None:
-    # As the training loop does: see there.
-    torch.set_flush_denormal(True)
-    try:
-        engine.advance(step - engine.steps[0])
-    finally:
-        torch.set_flush_denormal(False)
+class _Loop(TrainingLoop):
+    """The training loop with evaluations at given steps."""
+
+    def __init__(self, engine: Engine, ends: Sequence[int]) -> None:
+        self._ends = ends
+        super().__init__(engine, StudyHits(()), Clock(), lambda _: None)
+
+    def _next_evaluation(self, step: int) -> int:
+        return next((end for end in self._ends if end > step), self._ends[-1])
+
+    def reach(self, step: int) -> None:
+        """Train to a step without an evaluation."""
+        self._train(step - self.engine.steps[0])
 
 
 def _train_from(
     state: Any, branch: Branch, kind: str, device: str
 ) -> tuple[list[Measurement], list[Outcome]]:
-    context = StudyContext.load(branch.study, device)
-    engine, clock = make_engine(kind, context, branch.trials), Clock()
-    measurements: list[Measurement] = []
-    outcomes: list[Outcome] = []
+    engine = make_engine(kind, StudyContext.load(branch.study, device), branch.trials)
     try:
         for row in range(len(branch.trials)):
             engine.restore(row, state)
-        evaluate = Evaluator(engine)
-        for end in branch.ends:
-            with clock.timed("train", context.device):
-                _advance(engine, end)
-            finite = engine.finite()
-            healthy = [row for row, well in enumerate(finite) if well]
-            outcomes += [
-                _outcome(engine, row, end, "diverged", clock)
-                for row, well in enumerate(finite)
-                if not well
-            ]
-            if len(healthy) < len(engine.trials):
-                engine.keep(healthy)
-            if not engine.trials:
-                return measurements, outcomes
-            with clock.timed("evaluation", context.device):
-                rows = range(len(engine.trials))
-                measured = evaluate(rows, [None for _ in rows])
-            measurements += [
-                Measurement(
-                    trial=trial.id,
-                    step=end,
-                    examples=branch.study.batches.examples(end),
-                    train_seconds=clock.train,
-                    metrics=each.metrics,
-                )
-                for trial, each in zip(engine.trials, measured, strict=True)
-            ]
-        rows = range(len(engine.trials))
-        outcomes += [_outcome(engine, row, branch.ends[-1], "budget", clock) for row in rows]
-        return measurements, outcomes
+        events = [event for events in _Loop(engine, branch.ends).run() for event in events]
     finally:
         engine.close()
-
-
-def _outcome(engine: Engine, row: int, step: int, reason: StopReason, clock: Clock) -> Outcome:
-    context = engine.context
-    return Outcome(
-        trial=engine.trials[row].id,
-        status=STATUS[reason],
-        stop_reason=reason,
-        steps_run=step,
-        examples_run=context.study.batches.examples(step),
-        gradients_per_step=context.techniques.gradients_per_step,
-        micro_batch=engine.micro_batch,
-        skipped_steps=engine.skipped_steps(row),
-        train_seconds=clock.train,
-        evaluation_seconds=clock.evaluation,
-        other_seconds=clock.other,
-    )
+    # Whether the trial had reached its target before is not known here.
+    outcomes = [
+        replace(event, steps_to_target=None, last_miss=None)
+        for event in events
+        if isinstance(event, Outcome)
+    ]
+    return [event for event in events if isinstance(event, Measurement)], outcomes

@@ -31,7 +31,8 @@ _COUNTS = {
 }
 """Number columns and their least values; all are finite."""
 _TEXTS: Mapping[str, tuple[str, ...]] = {
-    "role": ("search", "extension", "repeat", "final"),  # final: measured at its end alone
+    # final: measured at its end alone; branch: begun from a step of another trial
+    "role": ("search", "extension", "repeat", "final", "branch"),
     "status": ("COMPLETE", "INFEASIBLE", "INCOMPLETE"),
 }
 NAMES = {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ TIMES = (1, 2, 4, 8, 16)
 TOLERANCE = 0.01
 
 
-def one(by_times: dict[int, Sequence[float]], **more: float) -> Branches:
+def one(by_times: Mapping[int, Any], **more: Any) -> Branches:
     return branches([Losses(step=100, window=64, by_times=by_times)], 16, **more)
 
 

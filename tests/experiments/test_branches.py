@@ -92,14 +92,13 @@ def test_a_trial_is_trained_once_to_all_its_steps(monkeypatch: pytest.MonkeyPatc
     one = of()
     (trial,) = trials(one, 1)
     steps: list[int] = []
-    plain = module._advance
+    plain = module._Loop.reach
 
-    def advance(trained: Any, step: int) -> None:
-        if trained.trials[0].role != "branch":
-            steps.append(step)
-        plain(trained, step)
+    def reach(loop: Any, step: int) -> None:
+        steps.append(step)
+        plain(loop, step)
 
-    monkeypatch.setattr(module, "_advance", advance)
+    monkeypatch.setattr(module._Loop, "reach", reach)
     wanted = [branched(one, trial, k, step=step) for k in (1, 2) for step in (40, 20)]
     made = [*train(one, trial, "module", wanted, "cpu")]
     assert [(b.step, b.times) for b, _, _ in made] == [(20, 1), (20, 2), (40, 1), (40, 2)]

@@ -1,0 +1,116 @@
+"""Branches as a table: a row a step and window."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from analysis.formatting import interval, short
+from batchscale.output.tables import Format, as_json, notes, render
+from results.counts import count, plural
+
+Answer = Mapping[str, Any]
+_VERDICTS = {"within": "", "above": " ✗", "open": " ?"}
+
+
+def branches(answer: Answer, format: Format) -> str:
+    """The text of ``batchscale branch``. JSON is what ``Branches.to_dict`` returns."""
+    if format == "json":
+        return json.dumps(as_json(dict(answer)), indent=2, ensure_ascii=False) + "\n"
+    if format == "csv":
+        return render([_flat(answer, point) for point in answer["points"]], "csv")
+    table = render([_row(answer, point) for point in answer["points"]], format)
+    if format != "table":
+        return table
+    lines = [_title(answer), table.rstrip("\n"), "", _ending(answer), *_ramp(answer)]
+    return "\n".join([*lines, *notes([("", answer["notes"])])]) + "\n"
+
+
+def _title(answer: Answer) -> str:
+    rule = answer["learning_rate"]
+    rate = "unchanged" if rule == "none" else f"by the {rule} rule"
+    unit = plural(str(answer["example_unit"] or "example"))
+    return (
+        f"{answer['workload']}, {answer['optimizer']}: {answer['metric']} against batch size "
+        f"{answer['batch_size']:,} ({unit}) of trial {answer['trial']}; learning rate {rate}"
+    )
+
+
+def _row(answer: Answer, point: Answer) -> dict[str, Any]:
+    size = answer["batch_size"]
+    row: dict[str, Any] = {
+        "at step": point["step"],
+        "window": f"{count(point['window_steps'], 'step')} ({_seen(answer, point)})",
+        "critical batch size": _critical(point["critical_batch_size"]),
+    }
+    for each in point["comparisons"]:
+        row[f"at {each['times'] * size:,}"] = _excess(each) + _VERDICTS[each["verdict"]]
+    return row
+
+
+def _seen(answer: Answer, point: Answer) -> str:
+    examples, tokens = point["window_examples"], answer["tokens_per_example"]
+    if tokens:
+        return f"{examples * tokens:,} tokens"
+    return count(examples, str(answer["example_unit"] or "example"))
+
+
+def _critical(ends: Answer) -> str:
+    value, low, high = (ends[name] for name in ("value", "low", "high"))
+    text = interval(value, low, high)
+    if value is None or (low is not None and high is not None):
+        return text
+    return f"about {short(value)}, {text}" if text != "open" else f"about {short(value)} (open)"
+
+
+def _excess(comparison: Answer) -> str:
+    ends = [comparison["excess"][name] for name in ("value", "low", "high")]
+    if comparison["diverged"]:
+        return "diverged"
+    if ends[0] is None:
+        return "open"
+    value, low, high = (None if end is None else f"{100 * end:+.2f}" for end in ends)
+    return f"{value} %" if low is None else f"{value} % [{low}, {high}]"
+
+
+def _ending(answer: Answer) -> str:
+    return (
+        f"{answer['level']:.0%} intervals by seeds; excess over batch size "
+        f"{answer['batch_size']:,} at equal examples, tolerance {100 * answer['tolerance']:.3g} %; "
+        "✗: surely above it, ?: open; ≥ and ≤: the other end is open"
+    )
+
+
+def _ramp(answer: Answer) -> list[str]:
+    ramp = answer["ramp"]
+    if ramp is None:
+        return ["", "No ramp: no larger batch size is surely within the tolerance."]
+    saved = f"{ramp['saves']:.0%} fewer steps: {ramp['ramp_steps']:,} for {ramp['steps']:,}"
+    window = max(point["window_steps"] for point in answer["points"])
+    longest = ramp["longest_steps"]
+    beyond = [
+        f"A size is kept for up to {longest:,} of these, longer than the window: what it costs "
+        "beyond is not measured."
+    ]
+    return [
+        "",
+        f"By windows of {count(window, 'step')}, a ramp for the grid of an experiment with this "
+        f"budget ({count(ramp['budget_steps'], 'step')} of batch size {answer['batch_size']:,}):",
+        f"  batch_size: {ramp['batch_size']}",
+        f"To the trial's {ramp['to']} {saved}, if the loss at equal examples is the same.",
+        *(beyond if longest > window else []),
+    ]
+
+
+def _flat(answer: Answer, point: Answer) -> dict[str, Any]:
+    row = {name: point[name] for name in ("step", "examples", "window_steps", "window_examples")}
+    row |= _ends("critical_batch_size", point["critical_batch_size"])
+    for each in point["comparisons"]:
+        size = each["times"] * answer["batch_size"]
+        row |= {**_ends(f"excess_{size}", each["excess"]), f"verdict_{size}": each["verdict"]}
+    return row
+
+
+def _ends(name: str, ends: Answer) -> dict[str, Any]:
+    return {name: ends["value"], f"{name}_low": ends["low"], f"{name}_high": ends["high"]}
