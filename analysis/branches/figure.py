@@ -59,9 +59,9 @@ def _draw(branches: Branches, page: Page) -> Axes:
         if critical.value is not None:
             marks.dots(ax, [x], [critical.value], style)
     steps = [(0, 1), *branches.ramp()]
-    at = [step * size for step, _ in steps] + [max(seen) * _MARGIN]
+    ramp_at = [step * size for step, _ in steps] + [max(seen) * _MARGIN]
     sizes = [times * size for _, times in steps]
-    ax.step(at, [*sizes, sizes[-1]], where="post", color=ink(), linewidth=0.9, zorder=2)
+    ax.step(ramp_at, [*sizes, sizes[-1]], where="post", color=ink(), linewidth=0.9, zorder=2)
     ax.set_xscale("log")
     ax.set_xlim(min(seen) / _MARGIN, max(seen) * _MARGIN)
     log10_axis(ax.xaxis, *ax.get_xlim())

@@ -98,7 +98,8 @@ def _ramp(answer: Answer) -> list[str]:
         f"By windows of {count(window, 'step')}, a ramp for the grid of an experiment with this "
         f"budget ({count(ramp['budget_steps'], 'step')} of batch size {answer['batch_size']:,}):",
         f"  batch_size: {ramp['batch_size']}",
-        f"To the trial's {ramp['to']} {saved}, if the loss at equal examples is the same.",
+        f"For the examples to the trial's {ramp['to']} {saved}; the loss after them may be up to "
+        f"{100 * answer['tolerance']:.3g} % higher.",
         *(beyond if longest > window else []),
     ]
 

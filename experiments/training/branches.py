@@ -108,7 +108,7 @@ def branches(
     if times > 1:
         ramp = Ramp(changes=((step / budget, times),), learning_rate=rule)
         technique["ramp"] = str(ramp)
-    about = {"branch_of": trial.id, "code": code, "step": step}
+    about: dict[str, Any] = {"branch_of": trial.id, "code": code, "step": step}
     about |= {"times": times, "rule": rule, "lengths": list(lengths)}
     ends = tuple(step + length // times for length in lengths)
     return Branch(

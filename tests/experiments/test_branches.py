@@ -13,6 +13,7 @@ from experiments.errors import ExperimentError
 from experiments.factors.ramp import Ramp
 from experiments.plan import Measurement, Study, Trial
 from experiments.training import branches as module
+from experiments.training.batch_order import BranchedOrder
 from experiments.training.branches import Branch, branches, train, windows
 from tests.problems import engine, study, trials
 
@@ -82,6 +83,7 @@ def test_the_same_seed_sees_the_same_examples_at_every_size() -> None:
         branch = branched(one, trial, times, seeds=2)
         (row,) = [t for t in branch.trials if t.branch]
         order = engine("module", branch.study, (row,)).context.order(row)
+        assert isinstance(order, BranchedOrder)
         steps = 16 // times
         drawn.append(order.batches(STEP, steps).flatten().tolist())
     assert drawn[0] == drawn[1]
