@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from analysis.figure_data import FigureData, Progress, Query
 from batchscale.analysis import QueryOptions, Source, query_of
-from batchscale.answers import fitted, make_folder
+from batchscale.answers import fitted, make_folder, save_figure
 from batchscale.output.errors import CommandError
 from results.counts import count
 from results.errors import ResultsError
@@ -172,13 +172,9 @@ def answer(
             "example",
         )
     if output is not None:
-        from analysis import figures
         from analysis.machines.figure import kind
 
-        path, figure = destination(output), kind(made)
-        drawn = figures.draw(figure, data)
-        make_folder(path)
-        figures.save(drawn, path, figures.numbers(figure, data))
+        save_figure(kind(made), data, output)
     answered: dict[str, Any] = {"winners": [vars(each) for each in plan.winners(made)]}
     if likeness is not None and likeness.workload != like:
         made = [plan.of_another(each, **vars(likeness)) for each in made]

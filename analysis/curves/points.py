@@ -37,9 +37,9 @@ from results.acts_from import acts_from
 from results.batch_phases import BatchPhases
 
 SEARCH_ROLES = ("search", "extension")
+"""Roles of the trials that are minimized over."""
 BRANCH = "branch"
 """The role of rows that go on from a step of a trial (``analysis.branches``): of no curve."""
-"""Roles of the trials that are minimized over."""
 
 _ACTING = ["acts_from", "technique", "schedule", "metaparameters", "budget_steps", "batch_sizes"]
 """Columns that say when parts of the training algorithm act."""
