@@ -77,7 +77,7 @@ def branch(
     import results as dataset
     import workloads
     from analysis.branches.critical import branches as compare
-    from batchscale.training import study_of, recorded_trial, trusted
+    from batchscale.training import recorded_trial, study_of, trusted
     from batchscale.trials import pick_device
     from experiments.records.rows import device_name, study_columns
     from experiments.training.branches import branches, train
