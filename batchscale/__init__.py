@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from batchscale.branches import branch as branch
     from batchscale.exchange import export as export
     from batchscale.noise.scale import NoiseScale as NoiseScale
-    from batchscale.planning import plan as plan
-    from batchscale.planning import step_times as step_times
+    from batchscale.planning.devices import plan as plan
+    from batchscale.planning.devices import step_times as step_times
     from batchscale.recorded_noise import noise_scales as noise_scales
     from batchscale.reporting import report as report
     from batchscale.run import Run as Run
@@ -68,7 +68,7 @@ _HOMES = {
     "noise_scales": "batchscale.recorded_noise:noise_scales",
     "open": "batchscale.api:open",
     "optimal_batch": "batchscale.analysis:optimal_batch",
-    "plan": "batchscale.planning:plan",
+    "plan": "batchscale.planning.devices:plan",
     "plot": "batchscale.analysis:plot",
     "query": "batchscale.api:query",
     "regimes": "batchscale.analysis:regimes",
@@ -76,7 +76,7 @@ _HOMES = {
     "rerun": "batchscale.training:rerun",
     "serve": "batchscale.analysis:serve",
     "status": "batchscale.api:status",
-    "step_times": "batchscale.planning:step_times",
+    "step_times": "batchscale.planning.devices:step_times",
     "sweep": "batchscale.api:sweep",
     "take_in": "batchscale.api:take_in",
     "techniques": "batchscale.analysis:techniques",

@@ -21,7 +21,7 @@ from experiments.parallel import DIMENSIONS
 from experiments.search.domains import DOMAINS
 from experiments.techniques import TECHNIQUES
 from results.extensions import KINDS
-from results.quantities import QUANTITIES
+from results.targets.quantities import QUANTITIES
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("analysis", "batchscale", "experiments", "results", "workloads")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from results.quantities import QUANTITIES as QUANTITIES
+from results.targets.quantities import QUANTITIES as QUANTITIES
 
 COLUMNS = tuple(QUANTITIES[place] for place in (0, 2, 1, 3, 4))
 """The quantities in the order of tables: the batch sizes as they lie along a curve."""

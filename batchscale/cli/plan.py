@@ -113,11 +113,11 @@ def plan(
 
     Each number of devices has the batch size that is best for it.
     """
-    from batchscale import planning
     from batchscale.answers import fitted
     from batchscale.output import plan_table
     from batchscale.output.errors import CommandError
     from batchscale.output.progress import ProgressLines, say
+    from batchscale.planning import devices as planning
 
     model = {
         "seconds_per_example": seconds_per_example,

@@ -128,8 +128,8 @@ def sweep(
                 "--plan needs --want, and --want needs --plan",
                 hint='--plan --want "critical_batch_size within 1.3"',
             )
-        from batchscale import wanted
         from batchscale.output import wanted_table
+        from batchscale.planning import wanted
 
         wish = wanted.Want.parse(want)
         made = wanted.plans(experiment, wish, set_ or [], results)

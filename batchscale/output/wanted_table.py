@@ -13,7 +13,7 @@ from results.counts import count
 
 if TYPE_CHECKING:
     from analysis.widths.expected import Expected
-    from batchscale.wanted import CurvePlan, Want
+    from batchscale.planning.wanted import CurvePlan, Want
 
 
 def wanted(made: Sequence[CurvePlan], want: Want, source: str, format: Format) -> str:

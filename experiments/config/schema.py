@@ -23,7 +23,7 @@ from experiments.programs.parse import parse as parse_program
 from experiments.search.space import SCALES
 from experiments.techniques import SETTINGS
 from experiments.typed import Count, Keys, Number, Texts, Whole, checked
-from results.quantities import QUANTITIES
+from results.targets.quantities import QUANTITIES
 from workloads.user_code.program import Program
 
 

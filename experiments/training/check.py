@@ -19,8 +19,8 @@ from experiments.errors import ExperimentError
 from experiments.plan import Layout, Study, Trial, WorkloadRef
 from experiments.search.space import Value
 from experiments.seeds import derive
+from experiments.training.auto_layout.step_times import seconds_of_step
 from experiments.training.splits import sampled
-from experiments.training.step_times import seconds_of_step
 from experiments.training.study_context import StudyContext
 from results.counts import count, plural
 from results.targets.target import Target

@@ -11,8 +11,8 @@ import pytest
 
 import batchscale as bs
 from analysis.figure_data import FigureData, Query
-from batchscale import planning
 from batchscale.output.errors import CommandError
+from batchscale.planning import devices as planning
 from tests.batchscale.conftest import Command
 from tests.user_models import LINEAR, TOUCH
 

@@ -8,8 +8,8 @@ import pytest
 
 import batchscale as bs
 from analysis.figure_data import FigureData, Query
-from batchscale.likeness import _CURVES, like
 from batchscale.output.errors import CommandError
+from batchscale.planning.likeness import _CURVES, like
 from tests.batchscale.conftest import Command
 from tests.batchscale.test_bad_input import clear
 from workloads.registry import names

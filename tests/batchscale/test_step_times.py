@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import batchscale as bs
-from experiments.training import step_times
+from experiments.training.auto_layout import step_times
 from tests.batchscale.conftest import Command
 from tests.batchscale.test_bad_input import clear
 

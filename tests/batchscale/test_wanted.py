@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from batchscale import wanted
 from batchscale.output.errors import CommandError
 from batchscale.output.wanted_table import command as command_of
-from batchscale.wanted import Want
+from batchscale.planning import wanted
+from batchscale.planning.wanted import Want
 from experiments.config.compile import load
 from tests.batchscale.conftest import Command
 from tests.experiments.test_stop import run

@@ -129,8 +129,11 @@ def _draw_critical(ax: Axes, critical: Interval) -> None:
     value, low, high = critical.ends
     if low is not None and high is not None:
         ax.axhspan(low, high, color=tint(faint(), 0.25), linewidth=0, zorder=1)
-    elif low is not None or high is not None:
-        ax.axhline(low or high or 0.0, color=faint(), linewidth=0.9, linestyle=":", zorder=2)
+    elif (end := low or high) is not None:
+        ax.axhline(end, color=faint(), linewidth=0.9, linestyle=":", zorder=2)
+        ax.annotate("≥" if low else "≤", (1, end), (-2, 1), ha="right", va="bottom",
+                    xycoords=("axes fraction", "data"), textcoords="offset points",
+                    fontsize="small", color=faint())  # fmt: skip
     if value is not None:
         ax.axhline(value, color=ink(), linewidth=1.0, zorder=2)
 

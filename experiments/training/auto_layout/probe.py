@@ -19,8 +19,8 @@ from experiments.parallel.renewal import Meeting
 from experiments.plan import AUTO, Layout, Pack, Study, Trial
 from experiments.training.auto_layout.candidates import candidates, halves, largest_share
 from experiments.training.auto_layout.choice import OUT_OF_MEMORY, Attempt, LayoutChoice, best
+from experiments.training.auto_layout.step_times import attempt, waiting
 from experiments.training.micro_batch import chunk_size
-from experiments.training.step_times import attempt, waiting
 from experiments.training.study_context import StudyContext
 from experiments.training.threads import single_thread
 from results.counts import count

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from analysis.curves.curve import Curve
     from analysis.curves.points import Point
-    from experiments.training.step_times import Subject
+    from experiments.training.auto_layout.step_times import Subject
 
 DEVICES = tuple(2**power for power in range(11))
 _OTHERWISE = "--step-time FILE.csv (devices, batch_size, seconds), as you have measured them"
@@ -157,7 +157,7 @@ def answer(
     from analysis.formatting import units
     from analysis.machines import plan
     from analysis.machines import step_time as times
-    from batchscale import likeness as likenesses
+    from batchscale.planning import likeness as likenesses
 
     taken = times.step_time(step_time, model or {})
     likeness = None if like is None else likenesses.like(like)
@@ -205,7 +205,7 @@ def measure(
     import pandas as pd
 
     from batchscale.trials import pick_device
-    from experiments.training.step_times import step_times as measured
+    from experiments.training.auto_layout.step_times import step_times as measured
 
     if save is not None:
         make_folder(destination(save))  # before it takes minutes
@@ -270,7 +270,7 @@ def _subject(
         CommandError: batchscale has not trained it, or its record needs ``trust``.
     """
     from batchscale.training import row_of, study_of, trial_of, untrusted
-    from experiments.training.step_times import Subject, trusting
+    from experiments.training.auto_layout.step_times import Subject, trusting
     from workloads.user_code.trust import RefusedCodeError
 
     # Runs that repeat each other have no best one.

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from batchscale.output.errors import CommandError
 from batchscale.sweeps import load, plan
 from results.errors import nearest
-from results.quantities import QUANTITIES
 from results.storage.location import Location, default_results
+from results.targets.quantities import QUANTITIES
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,0 +1,1 @@
+"""Before anything is trained: how many devices pay, and how many trials a width needs."""
