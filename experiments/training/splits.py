@@ -134,8 +134,9 @@ class Split:
             if branch is None:
                 return BatchOrder(seed, len(self), batch_size, repeat=repeat)
             before, step = branch
-            of = {"before": before, "step": step, "repeat": repeat}
-            return BranchedOrder(seed, len(self), batch_size, **of)
+            return BranchedOrder(
+                seed, len(self), batch_size, before=before, step=step, repeat=repeat
+            )
         if self.generated:
             return SequentialOrder(seed, batch_size)
         if isinstance(self._data, IterableDataset):

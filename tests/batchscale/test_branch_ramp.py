@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import batchscale as bs
-from batchscale.training import recorded_study, recorded_trial
+from batchscale.training import recorded_trial, study_of
 from experiments.config.yaml_lines import read
 from experiments.factors.ramp import Ramp
 from tests.problems import measurements, train
@@ -57,7 +57,7 @@ def test_the_ramp_proposed_saves_steps_within_the_tolerance(tmp_path: Path) -> N
     assert made.proposed is not None
     written = Ramp.parse(read(made.proposed["batch_size"], "ramp")[0]["ramp"])
     assert written is not None
-    study = recorded_study(opened, rows[0][0])
+    study = study_of(opened, rows[0][0])
     arguments = {name: int(v) for name, v in rows[0][1].metaparameters.items() if "steps" in name}
     sizes = written.resolve(
         4, 1200, examples=study.train_examples, schedule=study.algorithm[1],
