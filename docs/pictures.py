@@ -1,7 +1,9 @@
-"""The pictures of concepts.md: an exact curve, and simulated sweeps of it as `analysis` fits them.
+"""The pictures of concepts.md: an exact curve, and simulated sweeps of it as `analysis` fits them;
+and that of findings/noise-scale.md, of packaged sweeps.
 
-``python docs/pictures.py`` writes docs/img/concepts-*.png, the same every time. Each is one panel,
-so that two stand side by side where there is room, and one below the other on a phone.
+``python docs/pictures.py`` writes docs/img/concepts-*.png and noise-scale.png, the same every time.
+Each is one panel, so that two stand side by side where there is room, and one below the other on a
+phone.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
 from analysis.figures.drawing.colours import FAINT, INK, tint
+from analysis.figures.drawing.facets import styles_of
 from analysis.figures.drawing.page import Page
-from analysis.figures.drawing.style import BLUE, VERMILION, log2_axis
+from analysis.figures.drawing.style import BLUE, VERMILION, log2_axis, log10_axis
 from analysis.fit.convex import Array, Points
 from analysis.fit.knee import log_steps, theta
 from analysis.fit.locate import Located, locate
+from validation.noise_scale import cases
 
 IMAGES = Path(__file__).resolve().parent / "img"
 TOLERANCE = 0.2
@@ -30,6 +34,8 @@ CRITICAL, MIN_STEPS, NOISE = 256.0, 100.0, 0.08
 SIZES = np.geomspace(TESTED[0], TESTED[-1], 400)
 STEPS = np.exp(log_steps(np.log(SIZES), theta(MIN_STEPS, CRITICAL)))
 LEAST = MIN_STEPS * CRITICAL
+OPEN = 1e9
+"""An open end is beyond the frame."""
 NAMES = ("perfect scaling", "diminishing\nreturns", "maximal\nparallelism")
 
 
@@ -155,15 +161,46 @@ def _allowed(located: Located) -> list[Array]:
     return kept
 
 
+def noise_scale(ax: Axes) -> None:
+    """Critical batch sizes against noise scales half-way, both with their intervals."""
+    every = [(case, case.noise("half")) for case in cases()]
+    known = [(c, n) for c, n in every if c.knee.value and n is not None and n.noise_scale > 0]
+    named = list(dict.fromkeys(case.optimizer for case, _ in known))
+    styles = styles_of(named)
+    for case, noise in known:
+        style, knee = styles[case.optimizer], case.knee
+        x, (y, low, high) = noise.noise_scale, (end or OPEN for end in knee.ends)
+        ax.vlines(x, low, high, color=style.colour, linewidth=0.6)
+        ends = (noise.low or 1 / OPEN, noise.high or OPEN)
+        if noise.low is not None:
+            ax.hlines(y, *ends, color=style.colour, linewidth=0.6)
+        ax.plot(x, y, style.marker, color=style.colour, markersize=4)
+    for name in named:
+        style = styles[name]
+        ax.plot([], [], style.marker, color=style.colour, markersize=4, label=name)
+    span = np.array([0.5, 5000])
+    for times, text in ((1, "equal"), (4, "four times")):
+        ax.plot(span, times * span, color=FAINT, linewidth=0.8, linestyle=":", zorder=1)
+        ax.annotate(text, (0.7, 0.7 * times), (0, 3), textcoords="offset points", fontsize=6,
+                    rotation=45, rotation_mode="anchor", color=FAINT)  # fmt: skip
+    ax.set(xscale="log", yscale="log", xlim=span, ylim=span)
+    log10_axis(ax.xaxis, *span)
+    log10_axis(ax.yaxis, *span)
+    ax.set(xlabel="noise scale half-way (examples)", ylabel="critical batch size (knee)")
+    ax.set_aspect("equal")
+    ax.legend(fontsize=6.5, loc="lower right", frameon=False)
+
+
 def main() -> None:
-    """Write all four."""
+    """Write all of them."""
     mpl.use("agg")
-    for panel in (steps, examples, sweep, sweeps):
+    for panel in (steps, examples, sweep, sweeps, noise_scale):
+        name = "noise-scale" if panel is noise_scale else f"concepts-{panel.__name__}"
         with Page().context():
             figure, ax = plt.subplots(figsize=(3.4, 2.9), layout="constrained")
             panel(ax)
-            figure.savefig(IMAGES / f"concepts-{panel.__name__}.png", dpi=216)
-        print(f"wrote docs/img/concepts-{panel.__name__}.png")
+            figure.savefig(IMAGES / f"{name}.png", dpi=216)
+        print(f"wrote docs/img/{name}.png")
 
 
 if __name__ == "__main__":

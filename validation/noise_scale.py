@@ -47,7 +47,8 @@ class Case:
     """The critical batch size without a form: a bound, or open, where an end of the curve is not
     level."""
     knee: Interval
-    """That of the knee, an assumed form, which has a value there too."""
+    """That of the knee, an assumed form, which has a value there too; open where that lies beyond
+    the tested batch sizes."""
 
     @property
     def workload(self) -> str:
@@ -78,14 +79,20 @@ def cases(source: Any = "own", where: str = WHERE) -> list[Case]:
         workload = str(curve.group["workload"])
         of_workload = groups[groups["workload"] == workload]
         varied = [name for name in fields if of_workload[name].nunique() > 1]
-        named = (f"{n.removeprefix('fields.')} {curve.group[n]}" for n in varied)
+        named = (f"{n.removeprefix('fields.')} {_plain(curve.group[n])}" for n in varied)
         way = ways[len(ways) // 2]
         critical, knee = Interval(), Interval()
         if fit is not None:
             critical, knee = fit.critical_batch_size, by_knee(fit)[0]["critical_batch_size"]
+            if not knee.value or not fit.batch_sizes[0] <= knee.value <= fit.batch_sizes[-1]:
+                knee = Interval()
         variant = ", ".join([workload, *named])
         made.append(Case(curve=curve, variant=variant, way=way, critical=critical, knee=knee))
     return made
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 # From a noise scale to a critical batch size. Each is fitted on logs x of noise scales, logs y of
