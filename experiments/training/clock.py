@@ -46,8 +46,8 @@ class Clock:
         setattr(self, name, getattr(self, name) + time.perf_counter() - began)
 
 
-def next_chunk(chunk: int, seconds: float) -> int:
-    """Steps to train before the next heartbeat, from how long the last ``chunk`` took."""
+def next_chunk(steps: int, seconds: float) -> int:
+    """Steps to train before the next heartbeat, from how long the last ``steps`` took."""
     if seconds <= 0:
-        return chunk * 8
-    return max(1, min(chunk * 8, int(chunk * 0.5 * _HEARTBEAT_SECONDS / seconds)))
+        return steps * 8
+    return max(1, min(steps * 8, int(steps * 0.5 * _HEARTBEAT_SECONDS / seconds)))

@@ -80,8 +80,8 @@ class TrainingLoop:
             stop, self._chunk = self.context.layout.ranks.agree((should_stop(), self._chunk))
             if stop:
                 return
-            seconds = self._train(min(self._chunk, self._steps_to_evaluation()))
-            self._chunk = next_chunk(self._chunk, seconds)
+            steps = min(self._chunk, self._steps_to_evaluation())
+            self._chunk = next_chunk(steps, self._train(steps))
             yield self._evaluate()
 
     def _steps_to_evaluation(self) -> int:
