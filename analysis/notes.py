@@ -121,6 +121,8 @@ TEXTS = {
     "branch_one_seed": "one seed has no interval, so that all is open: --seeds 3",
     "branch_diverged": "branches diverged at {at:sizes}: counted as above",
     "branch_base_diverged": "branches at the run's own batch size diverged: nothing is known there",
+    "branch_no_slope": "at some windows the loss does not surely fall, so that none is known for "
+    "a tolerance in examples, and all is open: longer windows, or more seeds",
     "branch_not_monotone": "{at:sizes} {at:are} within the tolerance beyond one that is above it, "
     "and not counted: the rule of the learning rate may not fit, or it is chance",
     # Of several curves

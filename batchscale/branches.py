@@ -6,6 +6,7 @@ import bisect
 import itertools
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +37,7 @@ def branch(
     seeds: int = 3,
     rule: str | None = None,
     metric: str | None = None,
-    tolerance: float = 0.01,
+    tolerance: float | str = 0.01,
     results: str | Path | None = None,
     output: str | Path | None = None,
     device: str | None = None,
@@ -59,7 +60,8 @@ def branch(
         rule: the learning rate at k times the batch size: ``linear`` (k times), ``sqrt`` or
             ``none``; unless given linear for SGD, sqrt for Adam and its like.
         metric: what is compared, on the whole split; the target's unless given.
-        tolerance: the relative excess of the metric that counts as none.
+        tolerance: the relative excess of the metric that counts as none; or ``"5 % examples"``:
+            how many more of them a larger batch may need to the same loss.
         results: where the trial is recorded, and the branches are to be.
         output: a file for the figure, with a CSV file of its numbers beside it.
         threads, trust: as in `batchscale.rerun`.
@@ -84,6 +86,7 @@ def branch(
     from experiments.training.threads import threads as on_threads
     from results.store import Store
 
+    share, of_examples = _tolerance(tolerance)
     at, by = _whole("--at", at, 1), _whole("--by", by, 2)
     if seeds < 1:
         raise CommandError(f"--seeds {seeds} is below 1", hint="three give an interval")
@@ -148,7 +151,7 @@ def branch(
         "tokens_per_example": columns["tokens_per_example"],
     }
     losses = list(_losses(store, wanted, goal))
-    made = compare(losses, study.batch_size, tolerance=tolerance, about=about)
+    made = compare(losses, study.batch_size, tolerance=share, of_examples=of_examples, about=about)
     made = replace(made, proposed=_proposed(study, made.ramp(), rule, row))
     if output is not None:
         from analysis.branches.figure import kind
@@ -157,6 +160,20 @@ def branch(
 
         save_figure(kind(made), FigureData(Query(sources=())), output)
     return made
+
+
+def _tolerance(given: float | str) -> tuple[float, bool]:
+    """A share, and whether it is one of the examples.
+
+    Raises:
+        CommandError: it is none.
+    """
+    number = r"\d*\.?\d+(?:e-?\d+)?"
+    parts = re.fullmatch(rf"\s*({number})\s*(%?)\s*(examples|tokens)?\s*", str(given))
+    if parts is None:
+        message = f"--tolerance {given} is no share of the metric or of the examples"
+        raise CommandError(message, hint='0.01, or "5 % examples"')
+    return float(parts[1]) / (100 if parts[2] else 1), parts[3] is not None
 
 
 def _whole(option: str, numbers: Sequence[int], least: int) -> list[int]:

@@ -2,15 +2,19 @@
 
 From a step of a run, branches train on at k times its batch size B for as many examples, with
 several seeds each (Merrill et al. 2025, arXiv:2505.23971). After a window the loss of k is compared
-with that of k = 1 by the mean of log L(k) - log L(1) over seeds, with a t-interval for unequal
-variances (Welch 1947, doi:10.2307/2332510). k is *within* a tolerance where the interval's upper
-end is below log(1 + tolerance), *above* where its lower end is above it, else *open*. The critical
-batch size lies between the largest k B within, below all that are above, and the smallest above.
-Its estimate is where the mean, linear in log k, passes the tolerance. Nothing is extrapolated: an
-end that no k shows is open. That k = 1 is within itself says nothing of smaller batch sizes.
+with that of k = 1 by the mean of log L(k) - log L(1) over seeds, with a t-interval of these
+differences: branches of one seed see the same data. Where the two have not as many seeds, it is one
+for unequal variances (Welch 1947, doi:10.2307/2332510). k is *within* a tolerance where the
+interval's upper end is below log(1 + tolerance), *above* where its lower end is above it, else
+*open*. The critical batch size lies between the largest k B within, below all that are above, and
+the smallest above. Its estimate is where the mean, linear in log k, passes the tolerance. Nothing
+is extrapolated: an end that no k shows is open. That k = 1 is within itself says nothing of smaller
+batch sizes.
 
-Branches of one seed see the same data at each k, so that their differences scatter less than the
-interval assumes: it errs on the wide side.
+A tolerance may be a share p of all examples so far instead: k may need p more of them to the loss.
+At k = 1 the log of the loss falls by e times the log of the examples over the windows, so that the
+loss may be higher by e log(1 + p). Each seed has an e of its own, whose scatter is in the interval;
+where their mean is not above 0, nothing is known.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.fit.convex import Array
 from analysis.fit.interval import Interval
 from analysis.notes import Note, codes
 from results.errors import ResultsError
@@ -64,6 +69,8 @@ class Point:
     window: int
     comparisons: tuple[Comparison, ...]
     """By ascending k, without k = 1."""
+    tolerance: float | None
+    """The relative excess of the loss that counts as none; None: not known."""
     critical: Interval
     """In examples. ``value`` is the estimate, given where the mean passes the tolerance; ``low``
     the largest batch size that is surely within, ``high`` the smallest that is surely above."""
@@ -74,6 +81,7 @@ class Point:
             "examples": self.step * batch_size,
             "window_steps": self.window,
             "window_examples": self.window * batch_size,
+            "tolerance": self.tolerance,
             "critical_batch_size": self.critical.to_dict(),
             "comparisons": [
                 {**vars(each), "excess": each.excess.to_dict()} for each in self.comparisons
@@ -87,11 +95,13 @@ class Branches:
 
     batch_size: int
     tolerance: float
+    """Of the loss, or of the examples (``of_examples``)."""
     points: tuple[Point, ...]
     """By step, and window."""
     notes: tuple[Note, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
     """The run: ``trial``, ``experiment``, ``metric``, ``rule`` …"""
+    of_examples: bool = False
     proposed: Mapping[str, Any] | None = None
     """The ramp: ``batch_size``, a line of an experiment file, and what it ``saves``."""
 
@@ -117,6 +127,7 @@ class Branches:
             **self.about,
             "batch_size": self.batch_size,
             "tolerance": self.tolerance,
+            "tolerance_of": "examples" if self.of_examples else "loss",
             "level": LEVEL,
             "points": [point.to_dict(self.batch_size) for point in self.points],
             "ramp": None if self.proposed is None else dict(self.proposed),
@@ -130,6 +141,7 @@ def branches(
     batch_size: int,
     *,
     tolerance: float = 0.01,
+    of_examples: bool = False,
     about: Mapping[str, Any] | None = None,
 ) -> Branches:
     """Compare the branches of a run.
@@ -137,7 +149,8 @@ def branches(
     Args:
         losses: of each step and window.
         batch_size: of the run, in examples.
-        tolerance: the relative excess of the loss that still counts as none.
+        tolerance: the relative excess of the loss that still counts as none; with ``of_examples``
+            the share of more examples to the same loss.
 
     Raises:
         ResultsError: a tolerance or a loss that is not above 0, of which there is no logarithm.
@@ -153,18 +166,44 @@ def branches(
                 hint="choose another metric: --metric validation_cross_entropy",
             )
     ordered = sorted(losses, key=lambda each: (each.step, each.window))
-    points = tuple(_point(each, batch_size, math.log1p(tolerance)) for each in ordered)
+    by_step = itertools.groupby(ordered, key=lambda each: each.step)
+    falls = {step: _falls([*windows]) if of_examples else np.ones(1) for step, windows in by_step}
+    points = tuple(
+        _point(each, batch_size, falls[each.step] * math.log1p(tolerance)) for each in ordered
+    )
     return Branches(
         batch_size=batch_size,
         tolerance=tolerance,
         points=points,
         notes=tuple(_notes(points, batch_size)),
+        of_examples=of_examples,
         about=dict(about or {}),
     )
 
 
-def _point(losses: Losses, batch_size: int, tolerance: float) -> Point:
+def _falls(windows: Sequence[Losses]) -> Array:
+    """By how much the log of the loss falls with that of the examples at k = 1: by least squares
+    over the windows of one step, for each seed; NaN: not known."""
+    at = np.log([each.step + each.window for each in windows])
+    logs = np.log([each.by_times[1] for each in windows])
+    if len(windows) < 2 or not np.isfinite(logs).all():
+        return np.full(1, math.nan)
+    return np.asarray(-np.polyfit(at, logs, 1)[0])
+
+
+def _half_width(values: Array) -> float:
+    """Of the t-interval of the mean of some values."""
+    from scipy.special import stdtrit  # a third of a second to import: not at start
+
+    quantile = float(stdtrit(len(values) - 1, 0.5 + LEVEL / 2))
+    return quantile * float(values.std(ddof=1)) / math.sqrt(len(values))
+
+
+def _point(losses: Losses, batch_size: int, allowed: Array) -> Point:
+    """``allowed``: by how much log L(k) may be above log L(1), of each seed, or of all."""
     base = losses.by_times[1]
+    tolerance = float(allowed.mean()) if allowed.mean() > 0 else math.nan
+    most = [float(loss) for loss in np.asarray(base) * np.exp(allowed)]
     ratios = {
         times: _ratio(base, of_times)
         for times, of_times in sorted(losses.by_times.items())
@@ -175,7 +214,7 @@ def _point(losses: Losses, batch_size: int, tolerance: float) -> Point:
             times=times,
             seeds=len(losses.by_times[times]),
             excess=_excess(ratio),
-            verdict=_verdict(ratio, tolerance),
+            verdict=_verdict(_ratio(most, losses.by_times[times]), known=tolerance > 0),
             diverged=sum(map(math.isinf, losses.by_times[times])),
         )
         for times, ratio in ratios.items()
@@ -192,6 +231,7 @@ def _point(losses: Losses, batch_size: int, tolerance: float) -> Point:
         step=losses.step,
         window=losses.window,
         comparisons=tuple(made),
+        tolerance=math.expm1(tolerance) if math.isfinite(tolerance) else None,
         critical=Interval(
             value=None if passed is None else passed * batch_size,
             low=None if low is None else float(low * batch_size),
@@ -205,8 +245,6 @@ Ratio = tuple[float, float, float]
 
 
 def _ratio(base: Sequence[float], losses: Sequence[float]) -> Ratio:
-    from scipy.special import stdtrit  # a third of a second to import: not at start
-
     if any(map(math.isinf, base)):
         return math.nan, -math.inf, math.inf
     if any(map(math.isinf, losses)):
@@ -215,6 +253,11 @@ def _ratio(base: Sequence[float], losses: Sequence[float]) -> Ratio:
     mean = float(logs[1].mean() - logs[0].mean())
     if min(map(len, logs)) < 2:
         return mean, -math.inf, math.inf
+    if len(base) == len(losses):
+        by = _half_width(logs[1] - logs[0])
+        return mean, mean - by, mean + by
+    from scipy.special import stdtrit
+
     parts = [float(each.var(ddof=1)) / len(each) for each in logs]
     if not sum(parts):
         return mean, mean, mean
@@ -224,9 +267,10 @@ def _ratio(base: Sequence[float], losses: Sequence[float]) -> Ratio:
     return mean, mean - by, mean + by
 
 
-def _verdict(ratio: Ratio, tolerance: float) -> str:
+def _verdict(ratio: Ratio, *, known: bool) -> str:
+    """Of the ratio to the most that is allowed."""
     _, low, high = ratio
-    return "within" if high < tolerance else "above" if low > tolerance else "open"
+    return "open" if not known else "within" if high < 0 else "above" if low > 0 else "open"
 
 
 def _excess(ratio: Ratio) -> Interval:
@@ -257,6 +301,8 @@ def _notes(points: Sequence[Point], batch_size: int) -> list[Note]:
         notes.append(Note("branch_diverged", at=diverged))
     if any(each.excess.value is None and not each.diverged for _, each in every):
         notes.append(Note("branch_base_diverged"))
+    if any(point.tolerance is None for point in points):
+        notes.append(Note("branch_no_slope"))
     odd = sorted(
         {
             each.times * batch_size

@@ -47,8 +47,14 @@ def branch(
         option("--metric", "NAME", "What is compared. Default: the metric of the target."),
     ] = None,
     tolerance: Annotated[
-        float, option("--tolerance", "SHARE", "Relative excess of the metric that counts as none.")
-    ] = 0.01,
+        str,
+        option(
+            "--tolerance",
+            "SHARE",
+            'Relative excess of the metric that counts as none; or "5 % examples": how many '
+            "more to the same loss.",
+        ),
+    ] = "0.01",
     results: Results = None,
     output: Out = None,
     trust: Annotated[

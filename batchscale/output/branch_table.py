@@ -44,6 +44,9 @@ def _row(answer: Answer, point: Answer) -> dict[str, Any]:
         "window": f"{count(point['window_steps'], 'step')} ({_seen(answer, point)})",
         "critical batch size": _critical(point["critical_batch_size"]),
     }
+    if answer["tolerance_of"] == "examples":
+        of_loss = point["tolerance"]
+        row["tolerance"] = "open" if of_loss is None else f"{100 * of_loss:.2g} %"
     for each in point["comparisons"]:
         row[f"at {each['times'] * size:,}"] = _excess(each) + _VERDICTS[each["verdict"]]
     return row
@@ -77,9 +80,14 @@ def _excess(comparison: Answer) -> str:
 def _ending(answer: Answer) -> str:
     return (
         f"{answer['level']:.0%} intervals by seeds; excess over batch size "
-        f"{answer['batch_size']:,} at equal examples, tolerance {100 * answer['tolerance']:.3g} %; "
+        f"{answer['batch_size']:,} at equal examples, tolerance {_tolerance(answer)}; "
         "✗: surely above it, ?: open; ≥ and ≤: the other end is open"
     )
+
+
+def _tolerance(answer: Answer) -> str:
+    of = " more examples to the same loss" if answer["tolerance_of"] == "examples" else ""
+    return f"{100 * answer['tolerance']:.3g} %{of}"
 
 
 def _ramp(answer: Answer) -> list[str]:
@@ -93,19 +101,22 @@ def _ramp(answer: Answer) -> list[str]:
         f"A size is kept for up to {longest:,} of these, longer than the window: what it costs "
         "beyond is not measured."
     ]
+    cost = f"the loss after them may be up to {_tolerance(answer)} higher."
+    if answer["tolerance_of"] == "examples":
+        cost = f"to the same loss it may need up to {100 * answer['tolerance']:.3g} % more of them."
     return [
         "",
         f"By windows of {count(window, 'step')}, a ramp for the grid of an experiment with this "
         f"budget ({count(ramp['budget_steps'], 'step')} of batch size {answer['batch_size']:,}):",
         f"  batch_size: {ramp['batch_size']}",
-        f"For the examples to the trial's {ramp['to']} {saved}; the loss after them may be up to "
-        f"{100 * answer['tolerance']:.3g} % higher.",
+        f"For the examples to the trial's {ramp['to']} {saved}; {cost}",
         *(beyond if longest > window else []),
     ]
 
 
 def _flat(answer: Answer, point: Answer) -> dict[str, Any]:
     row = {name: point[name] for name in ("step", "examples", "window_steps", "window_examples")}
+    row["tolerance"] = point["tolerance"]
     row |= _ends("critical_batch_size", point["critical_batch_size"])
     for each in point["comparisons"]:
         size = each["times"] * answer["batch_size"]

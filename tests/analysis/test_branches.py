@@ -112,6 +112,51 @@ def test_a_noisy_quadratic_whose_loss_is_known() -> None:
     assert np.mean([each.reached for each in made]) > 0.5
 
 
+def by_examples(cost: float, noise: float, seeds: int, rng: np.random.Generator) -> Branches:
+    """The loss falls as t^-0.3 of the examples t; k needs 1 + ``cost`` (k - 1) times as many."""
+    losses = [
+        Losses(
+            step=1000,
+            window=window,
+            by_times={
+                k: ((1000 + window) / (1 + cost * (k - 1))) ** -0.3
+                * np.exp(noise * rng.standard_normal(seeds))
+                for k in TIMES
+            },
+        )
+        for window in (250, 500, 750, 1000)
+    ]  # fmt: skip
+    return branches(losses, 16, tolerance=0.05, of_examples=True)
+
+
+def test_a_tolerance_in_examples_is_that_of_the_loss_which_they_take_off() -> None:
+    made = by_examples(0.02, 1e-9, 3, np.random.default_rng(0))
+    for point in made.points:
+        assert point.tolerance == pytest.approx(1.05**0.3 - 1, rel=1e-4)
+        assert point.critical.ends[1:] == (32, 64)  # 1 + 0.05 / 0.02 = 3.5 times
+    assert made.to_dict()["tolerance_of"] == "examples"
+
+
+@pytest.mark.parametrize("noise", [0.0005, 0.003])
+@pytest.mark.parametrize("cost", [0.004, 0.02, 0.04])
+def test_intervals_in_examples_hold_the_truth(cost: float, noise: float) -> None:
+    rng, truth = np.random.default_rng(5), 16 * (1 + 0.05 / cost)
+    made = [by_examples(cost, noise, 4, rng).points[-1].critical for _ in range(200)]
+    assert np.mean([each.holds(truth) for each in made]) >= 0.88
+
+
+def test_where_the_loss_does_not_fall_nothing_is_told_in_examples() -> None:
+    losses = [
+        Losses(step=100, window=window, by_times=dict.fromkeys(TIMES, flat))
+        for window, flat in ((32, [2.0, 2.001, 1.999]), (64, [2.002, 2.001, 2.003]))
+    ]
+    made = branches(losses, 16, of_examples=True)
+    assert [point.critical for point in made.points] == [Interval()] * 2
+    assert made.points[0].tolerance is None
+    assert made.to_dict()["note_codes"] == ["branch_no_slope"]
+    assert made.ramp() == []
+
+
 def test_what_is_not_known_stays_open() -> None:
     alone = one({1: [2.0], 2: [2.5]})
     assert alone.points[0].critical == Interval(value=16 * 2 ** (math.log(1.01) / math.log(1.25)))

@@ -126,7 +126,7 @@ def test_its_formats_and_its_figure_say_the_same(
 ) -> None:
     given = ["branch", "one", *GIVEN, "--results", runs, "--tolerance", "0.05"]
     answer = json.loads(command(*given, "--json", "-o", tmp_path / "made" / "b.png").out)
-    made = bs.branch("one", **KEYWORDS, results=runs, tolerance=0.05)
+    made = bs.branch("one", **KEYWORDS, results=runs, tolerance="5 %")
     assert made.to_dict() == answer
     rows = command(*given, "--format", "csv").out.splitlines()
     assert len(rows) == 1 + len(answer["points"]) == 9
@@ -167,6 +167,8 @@ def test_the_ramp_proposed_is_one_of_an_experiment_file(runs: Path, command: Com
         (["--window", "1e3 tokens"], "1000 tokens is in tokens, and the workload has no tokens"),
         (["--window", "500 steps"], "from step 40 a window of 500 steps is not within the budget"),
         (["--seeds", "0"], "--seeds 0 is below 1"),
+        (["--tolerance", "1 step"], "--tolerance 1 step is no share of the metric or of the"),
+        (["--tolerance", "0"], "tolerance 0 is not above 0"),
         (["--rule", "root"], "there is no rule 'root'"),
         (["--metric", "validation_accuracy"], "of validation_accuracy more is better"),
         (["--metric", "validation_los"], "no metric 'validation_los' was measured"),
