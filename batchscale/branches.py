@@ -170,7 +170,7 @@ def _tolerance(given: float | str) -> tuple[float, bool]:
     """
     number = r"\d*\.?\d+(?:e-?\d+)?"
     parts = re.fullmatch(rf"\s*({number})\s*(%?)\s*(examples|tokens)?\s*", str(given))
-    if parts is None:
+    if parts is None or not float(parts[1]) > 0:
         message = f"--tolerance {given} is no share of the metric or of the examples"
         raise CommandError(message, hint='0.01, or "5 % examples"')
     return float(parts[1]) / (100 if parts[2] else 1), parts[3] is not None

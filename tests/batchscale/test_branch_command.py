@@ -168,7 +168,7 @@ def test_the_ramp_proposed_is_one_of_an_experiment_file(runs: Path, command: Com
         (["--window", "500 steps"], "from step 40 a window of 500 steps is not within the budget"),
         (["--seeds", "0"], "--seeds 0 is below 1"),
         (["--tolerance", "1 step"], "--tolerance 1 step is no share of the metric or of the"),
-        (["--tolerance", "0"], "tolerance 0 is not above 0"),
+        (["--tolerance", "0"], "--tolerance 0 is no share of the metric"),
         (["--rule", "root"], "there is no rule 'root'"),
         (["--metric", "validation_accuracy"], "of validation_accuracy more is better"),
         (["--metric", "validation_los"], "no metric 'validation_los' was measured"),
