@@ -10,36 +10,30 @@ from __future__ import annotations
 import abc
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.func import vmap
 
+from experiments.engines.half_batch import HalfGradients, Observers
 from experiments.engines.randomness import refuse_random_numbers
 from experiments.plan import Trial
 from experiments.seeds import derive
 from experiments.techniques import Step, Techniques
-from experiments.training.study_context import StudyContext
 from workloads import Batch
 
 HOOKS = ("before_step", "select", "observe", "perturbed", "gradient", "after_step")
 """Those that are called in a step, besides those of the forward pass."""
 
 
-class Models(abc.ABC):
+class Models(HalfGradients):
     """One model in training, or a stack of them.
 
     Tensors of a stack have the models as first dimension; those of one model are its own.
     """
 
-    stacked: ClassVar[bool]
-    context: StudyContext
     hooks: Hooks
-    size: int
-    """Examples of the global batch of the present steps."""
-    share: slice
-    """This rank's examples of it."""
 
     def take(self, steps: Sequence[int], batch: Batch) -> None:
         """Train each model on its part of ``batch``, this rank's share of a global batch.
@@ -80,30 +74,11 @@ class Models(abc.ABC):
         """The loss of each example of the global batch, on every rank; without a gradient."""
 
     @abc.abstractmethod
-    def loss_sums(self) -> Tensor:
-        """The running sum of all losses, of each model: once not finite, it never is again."""
-
-    @abc.abstractmethod
     def take_gradient(self, batch: Batch, examples: Tensor | None) -> None:
         """Make the gradient that of the mean loss over the global batch, summed over all ranks.
 
         ``examples``: weights of the examples of ``batch`` in that mean; equal ones unless given.
         """
-
-    def half_gradient(self, batch: Batch) -> dict[str, Tensor]:
-        """The gradient of the mean loss over the first half of each rank's examples."""
-        size, share, layout = self.size, self.share, self.context.layout
-        self.size = half_of(size, layout.data_ranks)
-        part = layout.share(self.size)
-        count = part.stop - part.start
-        self.share = slice(share.start, share.start + count)
-        losses = self.loss_sums().clone()
-        with self.buffers_kept():
-            self.take_gradient(tuple(x.narrow(int(self.stacked), 0, count) for x in batch), None)
-        # Where models are at different steps, it is not due in all of them.
-        self.loss_sums().copy_(losses)
-        self.size, self.share = size, share
-        return {name: gradient.clone() for name, gradient in self.gradients().items()}
 
     def buffers_kept(self) -> contextlib.AbstractContextManager[None]:
         """Behind it, the buffers of a model are as they were."""
@@ -118,7 +93,7 @@ class Models(abc.ABC):
     def update_weights(self) -> None:
         """Let the optimizer change the weights."""
 
-    def finish_step(self) -> None:  # noqa: B027 - a hook
+    def finish_step(self) -> None:
         """Bring up to date what a step changes besides weights."""
 
     @abc.abstractmethod
@@ -138,13 +113,7 @@ class Models(abc.ABC):
         """As ``set_trained``."""
 
 
-def half_of(size: int, ranks: int) -> int:
-    """Examples of a batch when each rank takes half of its share, rounded down."""
-    each, more = divmod(size, ranks)
-    return ranks * (each // 2) + (more if each % 2 else 0)
-
-
-class Hooks:
+class Hooks(Observers):
     """The techniques of ``models``, with their states."""
 
     def __init__(
@@ -227,35 +196,6 @@ class Hooks:
         """The weight of each example of the global batch in the loss, from the losses of all."""
         weights: Tensor = self._in_step(Techniques.select, losses)
         return weights
-
-    def observes(self) -> bool:
-        """Whether a technique observes the gradient of half of this step's batch, which has some
-        examples."""
-        models = self.models
-        if "observe" not in self.defined or not half_of(
-            models.size, models.context.layout.data_ranks
-        ):
-            return False
-        parts = self.techniques.parts.items()
-        return any(self._due[name] for name, part in parts if part.defines("observe"))
-
-    def observe(self, half: Mapping[str, Tensor]) -> None:
-        """Let techniques observe ``half``, the gradient of half of the batch, beside its own."""
-        size = self.models.size
-        sizes = half_of(size, self.models.context.layout.data_ranks), size
-
-        def observed(techniques: Techniques, steps: Any, half: Any, whole: Any, state: Any) -> Any:
-            techniques.observe(half, whole, sizes, state=state, steps=steps)
-            return state
-
-        self.state = self._in_step(observed, half, self.models.gradients(), self.state)
-
-    def recorded(self) -> dict[str, Tensor]:
-        """What an evaluation records of the techniques: a number of one model, or those of all."""
-        numbers: dict[str, Tensor] = {}
-        if self.techniques.define("recorded"):
-            numbers = self._each(Techniques.recorded, self.state)
-        return numbers
 
     def change(self, hook: str) -> None:
         """Let a hook change the weights, or the gradient (``gradient``), in this step."""

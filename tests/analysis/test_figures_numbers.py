@@ -28,6 +28,7 @@ SOURCES = {
         "own",
         "experiment = 'digits' AND optimizer = 'momentum' AND batch_size IN (1, 32, 1024)",
     ),
+    "noise": ("own", "experiment = 'noise-fashion' AND batch_size IN (16, 128, 1024)"),
 }
 DRAWN = (
     ("published", "shallue-fig1"),
@@ -55,6 +56,7 @@ DRAWN = (
     ("demo", "budget"),
     ("demo", "rates"),
     ("demo", "search"),
+    ("noise", "noise"),
 )
 KEPT = {
     "shallue-fig9": ["curve", "row", "batch_size", "became", "steps", "best"],

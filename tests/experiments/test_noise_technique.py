@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
 from experiments import techniques
-from experiments.engines.step import half_of
+from experiments.engines.half_batch import half_of
 from experiments.errors import ExperimentError
 from experiments.parallel.ranks import Ranks
 from experiments.plan import Layout, Study, Trial

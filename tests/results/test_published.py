@@ -16,7 +16,7 @@ from results.storage.location import PACKAGED
 DIGESTS = {
     "sources": "219fcb0208db6cbc",
     "studies": "ef25d5cfda40fa97",
-    "trials": "ac4555d2e85aeb0b",
+    "trials": "ee7cd188e660b440",
 }
 
 
