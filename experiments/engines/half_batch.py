@@ -63,7 +63,7 @@ class HalfGradients(abc.ABC):
 class Observers:
     """Techniques that observe it, with their states."""
 
-    models: HalfGradients
+    models: Any
     techniques: Techniques
     defined: set[str]
     state: dict[str, Any]
