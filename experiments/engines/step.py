@@ -167,6 +167,9 @@ class Hooks(Observers):
         """Say which step follows: after how many others of each model, and with which rates."""
         if not self.defined:
             return
+        self._due = self.techniques.due(steps, self.rows)
+        if self.defined == {"observe"} and not self.observes():
+            return  # no hook is called in this step
         self._first = steps[0]
         rate = torch.as_tensor(rates, dtype=torch.float64).to(self._like)
         self._now = (
@@ -174,7 +177,6 @@ class Hooks(Observers):
             rate.flatten() if self.models.stacked else rate,
             self._numbers["seed"],
         )
-        self._due = self.techniques.due(steps, self.rows)
 
     def _in_step(self, hook: Callable[..., Any], *inputs: Any) -> Any:
         """As ``_each``, of a hook that gets the ``Step`` of each technique besides."""
