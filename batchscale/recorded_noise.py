@@ -21,7 +21,7 @@ def noise_scales(
         For each curve its group, ``label``, ``target``, ``example_unit``, ``critical_batch_size``
         (as of ``regimes``) and ``batch_sizes``, a list. Each has the ``steps`` to the target, the
         ``trials`` that came to it first (three at most), and their noise scale, in examples, on
-        the whole way (``path``), in its first quarter (``beginning``), from 40 to 60 % of it
+        the whole trajectory (``path``), in its first quarter (``beginning``), from 40 to 60 % of it
         (``half``), in its last quarter (``end``), and with steps weighted by how much the
         target's metric improves in them (``by_improvement``): ``value``, ``low`` and ``high`` at
         90 %, ``measured_steps`` and ``notes``; None where nothing was measured.
@@ -35,7 +35,7 @@ def noise_scales(
             "target": str(curve.target),
             "example_unit": curve.example_unit,
             "critical_batch_size": (fit.critical_batch_size if fit else Interval()).to_dict(),
-            "batch_sizes": [way.to_dict() for way in ways],
+            "batch_sizes": [trajectory.to_dict() for trajectory in trajectories],
         }
-        for curve, fit, ways in by_curve(FigureData(query_of(sources, options)))
+        for curve, fit, trajectories in by_curve(FigureData(query_of(sources, options)))
     ]

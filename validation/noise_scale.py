@@ -3,8 +3,8 @@ batch size, of the packaged sweeps that recorded it (``results/own/experiments/n
 
 What is compared was decided before these sweeps were trained: of each curve the trials at one batch
 size, the middle one of those whose trials reached the target, since a user who predicts does not
-know the curve; five parts of their way (``analysis.noise.scales.WINDOWS``, and weighted by
-improvement); and four ways to make a critical batch size of it. What is fitted for a curve is
+know the curve; five parts of their trajectory (``analysis.noise.scales.WINDOWS``, and weighted by
+improvement); and four uses of it. What is fitted for a curve is
 fitted on the other workloads' alone.
 """
 
@@ -21,7 +21,7 @@ from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData, Query
 from analysis.fit.interval import Interval
 from analysis.fit.knee_form import by_knee
-from analysis.noise.scales import WINDOWS, Way, by_curve
+from analysis.noise.scales import WINDOWS, Trajectory, by_curve
 from results.noise_estimate import NoiseEstimate
 from validation.page import ROOT, interval, number, table
 
@@ -29,6 +29,7 @@ PAGE = ROOT / "docs" / "findings" / "noise-scale.md"
 WHERE = "experiment LIKE 'noise-%'"
 PARTS = (*WINDOWS, "by improvement")
 NOT_FIELDS = ("workload", "dataset", "model", "optimizer", "schedule", "technique")
+NOTHING = "no prediction: the median of all"
 FORMS = ("form-free", "knee")
 RESAMPLES = 2000
 Array = np.ndarray
@@ -41,7 +42,7 @@ class Case:
     curve: Curve
     variant: str
     """Its workload, with the fields that tell it from other curves of that workload."""
-    way: Way
+    trajectory: Trajectory
     """At the middle batch size."""
     critical: Interval
     """The critical batch size without a form: a bound, or open, where an end of the curve is not
@@ -63,9 +64,11 @@ class Case:
         return (self.knee if form == "knee" else self.critical).value
 
     def noise(self, part: str) -> NoiseEstimate | None:
-        """The noise scale of a part of the way."""
+        """The noise scale of a part of the trajectory."""
         return (
-            self.way.by_improvement() if part not in WINDOWS else self.way.between(*WINDOWS[part])
+            self.trajectory.by_improvement()
+            if part not in WINDOWS
+            else self.trajectory.between(*WINDOWS[part])
         )
 
 
@@ -75,19 +78,21 @@ def cases(source: Any = "own", where: str = WHERE) -> list[Case]:
     groups = pd.DataFrame([dict(curve.group) for curve, *_ in curves])
     fields = [str(name) for name in groups if name not in NOT_FIELDS]
     made = []
-    for curve, fit, ways in curves:
+    for curve, fit, trajectories in curves:
         workload = str(curve.group["workload"])
         of_workload = groups[groups["workload"] == workload]
         varied = [name for name in fields if of_workload[name].nunique() > 1]
         named = (f"{n.removeprefix('fields.')} {_plain(curve.group[n])}" for n in varied)
-        way = ways[len(ways) // 2]
+        trajectory = trajectories[len(trajectories) // 2]
         critical, knee = Interval(), Interval()
         if fit is not None:
             critical, knee = fit.critical_batch_size, by_knee(fit)[0]["critical_batch_size"]
             if not knee.value or not fit.batch_sizes[0] <= knee.value <= fit.batch_sizes[-1]:
                 knee = Interval()
         variant = ", ".join([workload, *named])
-        made.append(Case(curve=curve, variant=variant, way=way, critical=critical, knee=knee))
+        made.append(
+            Case(curve=curve, variant=variant, trajectory=trajectory, critical=critical, knee=knee)
+        )
     return made
 
 
@@ -131,13 +136,15 @@ def _nothing(x: Array, y: Array, optimizers: Sequence[str]) -> Fitted:
     return lambda x, _: np.full(len(x), middle)
 
 
-WAYS = {
+PREDICTIONS = {
     "itself": _itself,
     "times a factor": _factor,
     "times a factor of the optimizer": _factor_by_optimizer,
     "a power of it": _power,
-    "no prediction: the median of all": _nothing,
+    NOTHING: _nothing,
 }
+Prediction = tuple[Case, float]
+"""A curve, and the log of its predicted critical batch size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,9 +164,8 @@ class Score:
     """Those whose ends the prediction is within."""
 
 
-def score(part: str, how: str, given: Sequence[Case]) -> Score:
-    """Each curve predicted from those of the other workloads, held against its knee, and against
-    the ends of its critical batch size without a form."""
+def predictions(part: str, how: str, given: Sequence[Case]) -> list[Prediction]:
+    """Each curve predicted from those of the other workloads."""
     known = [
         (case, np.log(noise.noise_scale))
         for case in given
@@ -174,23 +180,43 @@ def score(part: str, how: str, given: Sequence[Case]) -> Score:
     for name in np.unique(workloads):
         own = workloads == name
         others = ~own & np.isfinite(y)
-        fitted = WAYS[how](x[others], y[others], list(optimizers[others]))
+        fitted = PREDICTIONS[how](x[others], y[others], list(optimizers[others]))
         predicted[own] = fitted(x[own], list(optimizers[own]))
-    errors = (predicted - y)[np.isfinite(y)]
+    return list(zip(cases, map(float, predicted), strict=True))
+
+
+def chosen(given: Sequence[Case]) -> list[Prediction]:
+    """Each workload by the part and the prediction that miss least among the others, so that their
+    choice is no part of the score."""
+    uses = [(part, how) for part in PARTS for how in PREDICTIONS if how != NOTHING]
+    made = []
+    for name in dict.fromkeys(case.workload for case in given):
+        others = [case for case in given if case.workload != name]
+        misses = [np.median(np.abs(_errors(predictions(*use, others)))) for use in uses]
+        best = uses[int(np.argmin(misses))]
+        made += [each for each in predictions(*best, given) if each[0].workload == name]
+    return made
+
+
+def _errors(made: Sequence[Prediction]) -> Array:
+    """Logs of prediction over knee, where that has a value."""
+    return np.array([log - np.log(knee) for case, log in made if (knee := case.knee.value)])
+
+
+def score(made: Sequence[Prediction]) -> Score:
+    """Predictions held against the knee, and against the ends of the critical batch size without a
+    form."""
+    errors = _errors(made)
     size = np.abs(errors)
-    names = [case.variant for case, value in zip(cases, y, strict=True) if np.isfinite(value)]
-    blocks = [size[[each == name for each in names]] for name in dict.fromkeys(names)]
+    names = np.array([case.variant for case, _ in made if case.knee.value])
+    blocks = [size[names == name] for name in dict.fromkeys(names)]
     draw = np.random.default_rng(40)
     picked = draw.integers(0, len(blocks), (RESAMPLES, len(blocks)))
     medians = [np.median(np.concatenate([blocks[i] for i in row])) for row in picked]
     low, high = np.quantile(medians, (0.05, 0.95))
-    ended = [
-        case.critical.holds(float(np.exp(log)))
-        for case, log in zip(cases, predicted, strict=True)
-        if not case.critical.is_open
-    ]
+    ended = [case.critical.holds(np.exp(log)) for case, log in made if not case.critical.is_open]
     return Score(
-        curves=len(errors),
+        curves=len(size),
         median=Interval.of_logs(float(np.median(size)), float(low), float(high)),
         ninth=float(np.exp(np.quantile(size, 0.9))),
         shift=float(np.exp(np.median(errors))),
@@ -206,21 +232,25 @@ def tables(source: Any = "own") -> dict[str, str]:
 
 
 def _scores(given: Sequence[Case]) -> str:
-    """A row a part of the way and a use of it."""
-    *uses, nothing = WAYS
-    pairs = [*((part, how) for part in PARTS for how in uses), ("path", nothing)]
+    """A row a part of the trajectory and a use of it."""
+    uses = [(part, how) for part in PARTS for how in PREDICTIONS if how != NOTHING]
+    named = [
+        *((part, how, predictions(part, how, given)) for part, how in uses),
+        ("chosen", "chosen on the other workloads", chosen(given)),
+        ("–", NOTHING, predictions("path", NOTHING, given)),
+    ]
     rows = []
-    for part, how in pairs:
-        made = score(part, how, given)
-        row: list[object] = ["–" if how == nothing else part, how, made.curves]
-        row += [interval(made.median), f"{made.ninth:.3g}", f"{made.shift:.2g}"]
-        rows.append([*row, f"{made.held} of {made.ended}"])
-    head = ("part of the way", "prediction", "curves", "median factor", "90 % within")
+    for part, how, each in named:
+        made = score(each)
+        row: list[object] = [part, how, made.curves, interval(made.median)]
+        row += [f"{made.ninth:.3g}", f"{made.shift:.2g}", f"{made.held} of {made.ended}"]
+        rows.append(row)
+    head = ("part of the trajectory", "prediction", "curves", "median factor", "90 % within")
     return table((*head, "predicted / measured", "within the form-free ends"), rows)
 
 
 def _optimizers(given: Sequence[Case]) -> str:
-    """Measured over noise scale of the whole way, by optimizer."""
+    """Measured over noise scale of the whole trajectory, by optimizer."""
     rows = []
     for name in dict.fromkeys(case.optimizer for case in given):
         row: list[object] = [name]
@@ -256,7 +286,7 @@ def _curves(given: Sequence[Case]) -> str:
                 interval(case.critical),
                 interval(case.knee),
                 "–" if noise is None else _estimate(noise),
-                case.way.point.batch_size,
+                case.trajectory.point.batch_size,
             ]
         )
     return table(

@@ -1,4 +1,4 @@
-"""The gradient noise scale along the way to the target, from what ``noise_scale`` has recorded.
+"""The gradient noise scale along a trajectory to the target, as ``noise_scale`` has recorded it.
 
 A trial with the technique records at each evaluation the number of steps measured so far, and the
 sums over them of unbiased estimates of |G|² and of tr(Σ). The noise scale of a window of steps is
@@ -29,7 +29,7 @@ WINDOWS = {
     "half": (0.4, 0.6),
     "end": (0.75, 1.0),
 }
-"""Parts of the way to the target, as shares of its steps."""
+"""Parts of the trajectory to the target, as shares of its steps."""
 BEST = 3
 NEAR = 1.25
 """So many trials count beside each other, if they took at most so many times the fewest steps."""
@@ -38,8 +38,8 @@ WHERE isfinite(value) AND step <= reached ORDER BY row, step"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
-    """The way to the target of the best trials at one batch size of a curve."""
+class Trajectory:
+    """The trajectory to the target of the best trials at one batch size of a curve."""
 
     curve: Curve
     point: Point
@@ -58,7 +58,7 @@ class Way:
         return _estimate(of_window, self.tokens)
 
     def by_improvement(self) -> NoiseEstimate | None:
-        """That of the whole way, steps weighted by how much the target's metric improves in them.
+        """That of the whole trajectory, steps weighted by how the target's metric improves in them.
 
         It has no interval: the weights are random too.
         """
@@ -89,7 +89,7 @@ class Way:
 
     def doublings(self) -> list[tuple[float, float, NoiseEstimate]]:
         """Windows that double the share, in their order, with their ends and noise scales: those
-        with an interval, or the whole way where there is none."""
+        with an interval, or the whole trajectory where there is none."""
         windows: list[tuple[float, float, NoiseEstimate]] = []
         high = 1.0
         while (each := self.between(high / 2, high)) and not each.low is each.high is None:
@@ -99,7 +99,7 @@ class Way:
         return windows or ([] if whole is None else [(0.0, 1.0, whole)])
 
 
-def ways(data: FigureData) -> list[Way]:
+def trajectories(data: FigureData) -> list[Trajectory]:
     """Of each curve and batch size where a trial that recorded its noise scale reached the target.
 
     Raises:
@@ -120,7 +120,7 @@ def ways(data: FigureData) -> list[Way]:
     rows = _recorded(data, chosen, trials) if trials else pd.DataFrame({"trial": []})
     tokens = _tokens(data) if data.query.unit == TOKENS else {}
     made = [
-        Way(
+        Trajectory(
             curve=curve,
             point=point,
             trials=tuple(names),
@@ -149,7 +149,7 @@ def _recorded(
     chosen: Sequence[tuple[Curve, Point, list[tuple[str, float]]]],
     trials: dict[str, float],
 ) -> pd.DataFrame:
-    """``Way.recorded`` of all trials."""
+    """``Trajectory.recorded`` of all trials."""
     names = [*trials]
     wanted = {"trial": names, "reached": [trials[name] for name in names]}
 
@@ -172,13 +172,13 @@ def _recorded(
     return rows
 
 
-def by_curve(data: FigureData) -> list[tuple[Curve, Regimes | None, list[Way]]]:
-    """Each curve with such ways, its regimes, and the ways by batch size.
+def by_curve(data: FigureData) -> list[tuple[Curve, Regimes | None, list[Trajectory]]]:
+    """Each curve with such trajectories, its regimes, and the trajectories by batch size.
 
     Raises:
-        ResultsError: as ``ways``.
+        ResultsError: as ``trajectories``.
     """
-    every = ways(data)
+    every = trajectories(data)
     of_curves = [(c, fit, [w for w in every if w.curve is c]) for c, fit in data.pairs]
     return [each for each in of_curves if each[2]]
 

@@ -12,7 +12,7 @@ import results
 from analysis.figure_data import FigureData, Query
 from analysis.fit.knee import log_steps, theta
 from results.store import Store
-from tests.analysis import noisy_ways, seeded_losses
+from tests.analysis import noisy_trajectories, seeded_losses
 from tests.analysis.compared import compared
 from tests.analysis.conftest import SPACE, looks
 from tests.analysis.gallery import Row, as_it_is
@@ -23,7 +23,7 @@ OTHER_DATA: Mapping[str, Callable[..., FigureData]] = {
     "collapse": compared,
     "crossover": compared,
     "best_at_batch": seeded_losses.of_file,
-    "noise": noisy_ways.recorded,
+    "noise": noisy_trajectories.recorded,
 }
 """Figures that ``measured`` has no data for, and what makes theirs in a folder."""
 

@@ -1,4 +1,4 @@
-"""Made trials that have recorded their noise scale, which is known at each share of their way."""
+"""Made trials that recorded their noise scale, which is known along their trajectory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SLOWER = (1.0, 1.1, 1.2, 1.6)
 
 
 def noise_scale(first: float, share: float) -> float:
-    """Up to a share of the way: tr(Σ) is level, and |G|² falls linearly to a half."""
+    """Up to a share of the trajectory: tr(Σ) is level, and |G|² falls linearly to a half."""
     return first / (1 - share / 2)
 
 
@@ -30,7 +30,7 @@ def recorded(
     root: Path, change: Callable[[Row], Row] = as_it_is, *, deviation: float = 0.0
 ) -> FigureData:
     """Rows as ``change`` makes them. All steps are measured; the mean |G|² at a share s of
-    its way is 1 - s/2, and errors fall as 1 / (1 + 9 (step / its steps))."""
+    its trajectory is 1 - s/2, and errors fall as 1 / (1 + 9 (step / its steps))."""
     store, rng = Store(root), np.random.default_rng(7)
     for optimizer, (params, first) in CURVES.items():
         for size in SIZES:

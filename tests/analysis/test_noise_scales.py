@@ -1,4 +1,4 @@
-"""Noise scales along the way to the target are those that the trials were made with."""
+"""Noise scales along the trajectory to the target are those that the trials were made with."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 
 import batchscale as bs
 from analysis import figures
-from analysis.noise.scales import BEST, NEAR, WINDOWS, by_curve, ways
+from analysis.noise.scales import BEST, NEAR, WINDOWS, by_curve, trajectories
 from results.errors import ResultsError
 from tests.analysis.gallery import Row
-from tests.analysis.noisy_ways import CURVES, SIZES, SLOWER, recorded
+from tests.analysis.noisy_trajectories import CURVES, SIZES, SLOWER, recorded
 
 IMPROVING = 0.9 / (0.9 - (math.log(10) + 0.1 - 1) / 18)
 """∫ w / ∫ w (1 - s/2) with the weights w = 9 / (1 + 9 s)², by which the error falls."""
@@ -25,47 +25,47 @@ def expected(first: float, low: float, high: float) -> float:
 
 def test_windows_have_the_noise_scale_that_was_made(tmp_path: Path) -> None:
     data = recorded(tmp_path)
-    made = ways(data)
+    made = trajectories(data)
     assert [(w.curve.label, w.point.batch_size) for w in made] == [
         (name, size) for name in CURVES for size in SIZES
     ]
-    for way in made:
-        _, first = CURVES[way.curve.label]
-        steps = way.point.steps
+    for trajectory in made:
+        _, first = CURVES[trajectory.curve.label]
+        steps = trajectory.point.steps
         assert steps is not None
         for low, high in WINDOWS.values():
-            given = way.between(low, high)
+            given = trajectory.between(low, high)
             assert given is not None
-            # A window ends at evaluations, 5 % of the way from one to the next.
+            # A window ends at evaluations, 5 % of the trajectory from one to the next.
             assert given.noise_scale == pytest.approx(expected(first, low, high), rel=0.03)
-        improving = way.by_improvement()
+        improving = trajectory.by_improvement()
         assert improving is not None
         assert improving.noise_scale == pytest.approx(first * IMPROVING, rel=0.02)
         assert improving.low is improving.high is None
 
 
 def test_the_best_trials_count_that_are_near_the_first(tmp_path: Path) -> None:
-    way = ways(recorded(tmp_path))[0]
-    assert [name.rsplit("-", 1)[1] for name in way.trials] == ["0", "1", "2"]
+    trajectory = trajectories(recorded(tmp_path))[0]
+    assert [name.rsplit("-", 1)[1] for name in trajectory.trials] == ["0", "1", "2"]
     assert max(SLOWER[:BEST]) < NEAR < SLOWER[-1]
 
 
 def test_the_interval_holds_the_truth_where_the_terms_are_noisy(tmp_path: Path) -> None:
-    """Of 12 ways with noise as large as |G|² in each step, at 90 %."""
+    """Of 12 trajectories with noise as large as |G|² in each step, at 90 %."""
     data = recorded(tmp_path, deviation=1.0)
     held = 0
-    for way in ways(data):
-        given = way.between(0.0, 1.0)
+    for trajectory in trajectories(data):
+        given = trajectory.between(0.0, 1.0)
         assert given is not None
-        truth = expected(CURVES[way.curve.label][1], 0.0, 1.0)
+        truth = expected(CURVES[trajectory.curve.label][1], 0.0, 1.0)
         held += (given.low or 0) <= truth <= (given.high or math.inf)
         assert given.high is None or given.low is None or given.high / given.low > 1.02
     assert held >= 9
 
 
 def test_doubling_windows_end_where_an_interval_does(tmp_path: Path) -> None:
-    for way in ways(recorded(tmp_path)):
-        windows = way.doublings()
+    for trajectory in trajectories(recorded(tmp_path)):
+        windows = trajectory.doublings()
         assert [high for _, high, _ in windows] == [0.5**k for k in reversed(range(len(windows)))]
         assert all(each.low is not None for *_, each in windows)
 
@@ -78,8 +78,8 @@ def test_a_trial_too_short_for_an_interval_is_one_window(tmp_path: Path) -> None
         rare = {n: v / 1000 if n == "train_noise_steps" else v for n, v in metrics.items()}
         return {**row, "metrics": {**rare, "train_noise_steps": float(row["step"] >= 5)}}
 
-    for way in ways(recorded(tmp_path, short)):
-        ((low, high, each),) = way.doublings()
+    for trajectory in trajectories(recorded(tmp_path, short)):
+        ((low, high, each),) = trajectory.doublings()
         assert (low, high, each.low) == (0.0, 1.0, None)
 
 
@@ -89,7 +89,7 @@ def test_what_was_not_recorded_is_said(tmp_path: Path) -> None:
         return {**row, "metrics": kept} if kept else row
 
     with pytest.raises(ResultsError, match="no trial that reached its target has recorded") as e:
-        ways(recorded(tmp_path, without))
+        trajectories(recorded(tmp_path, without))
     assert e.value.hint == "sweep with technique: noise_scale, and keep the measurements"
 
 

@@ -22,7 +22,7 @@ from batchscale import answers
 from batchscale.output.regime_table import regimes as table
 from results.batch_phases import BatchPhases
 from results.errors import ResultsError
-from tests.analysis import gallery, noisy_ways
+from tests.analysis import gallery, noisy_trajectories
 from tests.analysis.compared import compared
 from tests.analysis.gallery import Row
 from tests.analysis.legible import texts
@@ -73,7 +73,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, FigureData]:
         "ours": measured(root / "ours", sequences),
         "crossover": pair,
         "collapse": pair,
-        "noise": noisy_ways.recorded(root / "noise", sequences),
+        "noise": noisy_trajectories.recorded(root / "noise", sequences),
     }
 
 

@@ -19,7 +19,7 @@ from analysis.figures.drawing.page import Page, name_once
 from analysis.figures.drawing.style import colour_bar, grid, log10_axis, log_colours
 from analysis.fit.interval import Interval
 from analysis.formatting import units
-from analysis.noise.scales import Way, by_curve
+from analysis.noise.scales import Trajectory, by_curve
 from results.counts import count
 from results.errors import ResultsError
 from results.noise_estimate import NoiseEstimate
@@ -32,7 +32,7 @@ _OPEN = 1e6
 
 @dataclass(frozen=True, kw_only=True)
 class _Window:
-    """A part of the way at one batch size, between two numbers of steps."""
+    """A part of the trajectory at one batch size, between two numbers of steps."""
 
     low: float
     high: float
@@ -41,29 +41,29 @@ class _Window:
 
 @dataclass(frozen=True, kw_only=True)
 class _Panel:
-    ways: Sequence[Way]
+    trajectories: Sequence[Trajectory]
     windows: Sequence[Sequence[_Window]]
-    """Of each way, the first one in training first."""
+    """Of each trajectory, the first one in training first."""
     critical: Interval
 
 
 def draw(data: FigureData, *, page: Page) -> Axes:
     """A panel a curve: for each batch size the noise scale of the trials that came to the target
     first, against the examples that they had seen, in windows that double: those of enough measured
-    steps for an interval at 90 %, the bars, or the whole way where there is none.
+    steps for an interval at 90 %, the bars, or the whole trajectory where there is none.
 
     A window whose |G|² is not positive is left out. The line across is the critical batch size in
     its interval; a dotted one is a bound, where that is all that is known.
     """
     panels = data.computed(_panels)
     (axes,) = page.panels([len(panels)], "curve", 2.0, 1.9, sharex=True, sharey=True)
-    sizes = [way.point.batch_size for panel in panels for way in panel.ways]
+    sizes = [trajectory.point.batch_size for panel in panels for trajectory in panel.trajectories]
     colours = log_colours(sizes)
-    names = labels([panel.ways[0].curve.group for panel in panels])
+    names = labels([panel.trajectories[0].curve.group for panel in panels])
     for ax, panel, name in zip(axes, panels, names, strict=True):
-        for way, windows in zip(panel.ways, panel.windows, strict=True):
-            colour = colours.to_rgba(np.array(way.point.batch_size))
-            x = [way.point.batch_size * (each.low + each.high) / 2 for each in windows]
+        for trajectory, windows in zip(panel.trajectories, panel.windows, strict=True):
+            colour = colours.to_rgba(np.array(trajectory.point.batch_size))
+            x = [trajectory.point.batch_size * (each.low + each.high) / 2 for each in windows]
             y = [each.noise.noise_scale for each in windows]
             ax.plot(x, y, color=colour, marker="o", markersize=2.4, linewidth=0.9, zorder=3)
             for at, each in zip(x, windows, strict=True):
@@ -74,7 +74,7 @@ def draw(data: FigureData, *, page: Page) -> Axes:
         grid(ax)
         page.title(ax, name, color=ink())
     _scale(axes, panels)
-    unit = units(panel.ways[0].curve.example_unit for panel in panels)
+    unit = units(panel.trajectories[0].curve.example_unit for panel in panels)
     page.name_axes(axes, unit, "noise scale")
     name_once(axes)
     colour_bar(axes, colours, f"batch size ({unit})")
@@ -88,9 +88,9 @@ def numbers(data: FigureData) -> pd.DataFrame:
     for panel in data.computed(_panels):
         value, low, high = panel.critical.ends
         critical = {"critical_batch_size": value, "critical_low": low, "critical_high": high}
-        for way, windows in zip(panel.ways, panel.windows, strict=True):
+        for trajectory, windows in zip(panel.trajectories, panel.windows, strict=True):
             for each in windows:
-                row = {"curve": way.curve.label, "batch_size": way.point.batch_size}
+                row = {"curve": trajectory.curve.label, "batch_size": trajectory.point.batch_size}
                 row |= {"from_step": each.low, "to_step": each.high}
                 row |= {"noise_scale": each.noise.noise_scale}
                 row |= {"noise_low": each.noise.low, "noise_high": each.noise.high}
@@ -108,19 +108,19 @@ def _panels(data: FigureData) -> list[_Panel]:
         )
     return [
         _Panel(
-            ways=ways,
-            windows=[_windows(way) for way in ways],
+            trajectories=trajectories,
+            windows=[_windows(trajectory) for trajectory in trajectories],
             critical=Interval() if fit is None else fit.critical_batch_size,
         )
-        for _, fit, ways in curves
+        for _, fit, trajectories in curves
     ]
 
 
-def _windows(way: Way) -> list[_Window]:
-    steps = way.point.steps or 0.0
+def _windows(trajectory: Trajectory) -> list[_Window]:
+    steps = trajectory.point.steps or 0.0
     return [
         _Window(low=low * steps, high=high * steps, noise=noise)
-        for low, high, noise in way.doublings()
+        for low, high, noise in trajectory.doublings()
         if noise.noise_scale > 0
     ]
 
@@ -140,9 +140,9 @@ def _draw_critical(ax: Axes, critical: Interval) -> None:
 
 def _scale(axes: Sequence[Axes], panels: Sequence[_Panel]) -> None:
     every = [
-        (way.point.batch_size * (each.low + each.high) / 2, each.noise.noise_scale)
+        (trajectory.point.batch_size * (each.low + each.high) / 2, each.noise.noise_scale)
         for panel in panels
-        for way, windows in zip(panel.ways, panel.windows, strict=True)
+        for trajectory, windows in zip(panel.trajectories, panel.windows, strict=True)
         for each in windows
     ]
     ends = [end for panel in panels for end in panel.critical.ends if end is not None]
