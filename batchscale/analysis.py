@@ -115,6 +115,7 @@ def techniques(
     correction: str | None = None,
     quantities: Sequence[str] | None = None,
     under: Sequence[str] | None = None,
+    pool: bool = False,
     **options: Unpack[QueryOptions],
 ) -> list[dict[str, Any]]:
     """Every technique, schedule and optimizer against the plain one, as ``techniques --json``
@@ -128,6 +129,7 @@ def techniques(
             ``min_examples`` are compared; all by default.
         baseline: the curve to compare all others with. By default a technique is compared with
             the same optimizer without one, and an optimizer with plain SGD, or the first.
+        pool: the geometric mean of each ratio over the workloads, three at least, instead.
 
     The others are those of ``regimes``.
 
@@ -136,10 +138,14 @@ def techniques(
         ``active``, the share of best trials in which that acted before the target was reached, and
         whether it is ``tested`` so; ``ratios`` of the quantities: ``value``, ``low`` and ``high``
         at ``level``, ``p`` of "the ratio is 1", ``p_corrected``; the ``correction`` and for how
-        many ratios (``compared``); a ``sentence``, ``notes`` and their ``note_codes``.
+        many ratios (``compared``); a ``sentence``, ``notes`` and their ``note_codes``. With
+        ``pool``, for each name its ``ratios``: the mean and its interval, ``p`` and
+        ``p_corrected``; ``prediction``, the interval of another workload's ratio; ``scatter``
+        between workloads; the ``workloads``, and those that are ``left_out``.
     """
     query = query_of(sources, options, under=answers.limits(under))
-    return answers.techniques(query, correction=correction, quantities=quantities).to_dicts()
+    made = answers.techniques(query, correction=correction, quantities=quantities)
+    return (answers.pooled(made) if pool else made).to_dicts()
 
 
 def laws(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from analysis.figures import FigureKind
+    from analysis.techniques.pooled import PooledTable
     from analysis.techniques.table import Table
 
 
@@ -111,6 +112,17 @@ def techniques(
     if correction is not None:
         named(correction)  # before anything is fitted
     return table(fitted(query, progress), correction=correction, quantities=quantities)
+
+
+def pooled(table: Table) -> PooledTable:
+    """The same over all workloads.
+
+    Raises:
+        ResultsError: fewer than three workloads, or several ratios of one.
+    """
+    from analysis.techniques.pooled import pooled
+
+    return pooled(table)
 
 
 def laws(

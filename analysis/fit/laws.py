@@ -4,10 +4,8 @@
 
 q_i is the quantity of curve i, e_i its error, normal with the standard deviation s_i that its
 interval has as a normal one, and u_i normal of unknown deviation t: how far curves lie from the law
-beyond what their intervals explain. t² is that of Paule & Mandel 1982 (weights 1/(s_i² + t²) for
-which the weighted squares sum to n - 2, or 0), intervals are Student's with n - 2 degrees of
-freedom after Knapp & Hartung 2003 (doi:10.1002/sim.1482) with their factor at least 1: a
-random-effects meta-regression. With few curves that is wide: three do not show whether a law holds.
+beyond what their intervals explain: a random-effects meta-regression (``random_effects``). With few
+curves its intervals are wide: three do not show whether a law holds.
 
 A law is of quantities at infinity, while those of the regimes belong to the tested range, which
 would bend it: steps, examples and critical batch sizes are the knee's asymptotes, of curves whose
@@ -27,6 +25,7 @@ from analysis.curves.curve import Curve
 from analysis.curves.groups import ALGORITHM
 from analysis.fit.convex import Array
 from analysis.fit.interval import QUANTITIES, Interval
+from analysis.fit.random_effects import solve
 from analysis.fit.regimes import Regimes
 from analysis.formatting import interval as text_of
 from analysis.notes import Note
@@ -97,33 +96,15 @@ class Line:
 
 def line(x: Array, y: Array, deviation: Array, *, level: float = 0.9) -> Line:
     """The random-effects line through at least three points (n,), see above."""
-    from scipy.special import stdtrit  # a third of a second to import: not at start
-
-    spare = len(x) - 2
-
-    def solved(extra: float) -> tuple[Array, Array, float]:
-        weight = 1 / (deviation**2 + extra)
-        design = np.stack([np.ones_like(x), x], 1)
-        spread = np.asarray(np.linalg.inv(design.T @ (weight[:, None] * design)), dtype=np.float64)
-        line = spread @ (design.T @ (weight * y))
-        return line, spread, float(weight @ np.square(y - design @ line))
-
-    low, high = 0.0, float(np.square(y - y.mean()).sum()) + 1e-12
-    if solved(0.0)[2] <= spare:
-        high = 0.0
-    while high - low > 1e-9 * high:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if solved(middle)[2] > spare else (low, middle)
-    (intercept, slope), spread, _ = solved(high)
-    errors = np.sqrt(np.diag(spread))
-    by = stdtrit(spare, 0.5 + level / 2) * errors
+    made = solve(np.stack([np.ones_like(x), x], 1), y, deviation, level=level)
+    (intercept, slope), (intercept_by, slope_by) = map(float, made.values), map(float, made.by)
     return Line(
-        intercept=float(intercept),
-        slope=float(slope),
-        intercept_by=float(by[0]),
-        slope_by=float(by[1]),
-        slope_error=float(errors[1]),
-        scatter=float(np.sqrt(high)),
+        intercept=intercept,
+        slope=slope,
+        intercept_by=intercept_by,
+        slope_by=slope_by,
+        slope_error=float(made.errors[1]),
+        scatter=made.scatter,
     )
 
 

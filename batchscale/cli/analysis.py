@@ -136,6 +136,14 @@ def techniques(
             "min_examples. Repeat it for several.",
         ),
     ] = None,
+    pool: Annotated[
+        bool,
+        typer.Option(
+            "--pool",
+            help="Instead: the mean of each ratio over the workloads, and the interval in which "
+            "that of another workload is expected.",
+        ),
+    ] = False,
     under: Under = None,
     format: Fmt = "table",
     json: Json = False,
@@ -154,7 +162,11 @@ def techniques(
         quantities=quantity,
         progress=ProgressLines(),
     )
-    print(technique_table.techniques(table, output_format(format, json)), end="")
+    chosen = output_format(format, json)
+    if pool:
+        print(technique_table.pooled(answers.pooled(table), chosen), end="")
+    else:
+        print(technique_table.techniques(table, chosen), end="")
 
 
 @with_query()

@@ -9,8 +9,10 @@ from typing import Any
 from analysis.curves.groups import ALGORITHM
 from analysis.fit.comparisons import ratio_text
 from analysis.fit.interval import Interval
+from analysis.techniques.pooled import PooledTable
 from analysis.techniques.table import RATIOS, Row, Table, p_text
 from batchscale.output.tables import Format, as_json, notes, render, text
+from results.counts import count
 
 
 def techniques(table: Table, format: Format) -> str:
@@ -44,6 +46,35 @@ def techniques(table: Table, format: Format) -> str:
         *notes((row.name, row.notes) for row in table.rows),
     ]
     return "\n".join(lines) + "\n"
+
+
+def pooled(table: PooledTable, format: Format) -> str:
+    """The text of ``batchscale techniques --pool``. JSON is what the API returns."""
+    if format == "json":
+        plain = as_json(table.to_dicts())
+        return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    rows = [
+        {
+            "technique": name,
+            "quantity": quantity,
+            "mean ratio": _cell(each.ratio.interval, each.ratio.corrected),
+            "another workload": ratio_text(each.prediction),
+            "workloads": len(each.workloads),
+            "left out": ", ".join(each.left_out),
+        }
+        for name, row in table.rows.items()
+        for quantity, each in row.items()
+    ]
+    rendered = render(rows, format)
+    if format in ("csv", "latex"):
+        return rendered
+    head = (
+        f"geometric means of ratios to the baseline over workloads, {table.level:.0%} intervals; "
+        f"p-values are {table.correction.text.format(count(table.compared, 'mean'))}"
+    )
+    if format == "markdown":
+        return f"{rendered}\n{head[0].upper()}{head[1:]}.\n"
+    return f"{head}\n\n{rendered}"
 
 
 def _varying(rows: Sequence[Row]) -> list[str]:
