@@ -6,7 +6,7 @@ PROCESSES := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 8 ? n : 8)))
 RESULTS := $(or $(BATCHSCALE_RESULTS),results/runs)
 CODE := batchscale workloads experiments results analysis validation tests benchmarks docs examples
 
-.PHONY: help install demo cluster-demo test test-all test-ci browser bench truth docs gallery lint lines clean
+.PHONY: help install demo cluster-demo test test-all test-ci browser bench truth findings docs gallery lint lines clean
 
 help:
 	@echo "make demo    train 12 batch sizes x 3 optimizers on digits, locate the regimes, draw them"
@@ -16,6 +16,7 @@ help:
 	@echo "make test-ci the tests and of the slow ones a tenth, by the day, and those that the last changes touch"
 	@echo "make browser the tests that open pages in a headless Chromium"
 	@echo "make truth   what the intervals are worth: docs/findings/truth.md, by simulation (26 minutes of processor time)"
+	@echo "make findings the other pages of docs/findings and their pictures, from packaged data"
 	@echo "make docs    the documentation as a site, in build/docs"
 	@echo "make gallery every figure of docs/gallery.md and its numbers, in figures/gallery"
 	@echo "make lint    ruff and mypy      make lines   lines by part, their ceilings and the aims"
@@ -60,6 +61,11 @@ bench: $(STAMP)
 
 truth: $(STAMP)
 	$(BIN)/python -m validation
+
+findings: $(STAMP)
+	$(BIN)/python -m validation noise-scale wrong-size
+	$(BIN)/python docs/measured.py
+	$(BIN)/python docs/pictures.py
 
 docs: $(STAMP)
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet docs build/docs

@@ -1,7 +1,7 @@
 """The pictures of concepts.md: an exact curve, and simulated sweeps of it as `analysis` fits them;
-and that of findings/noise-scale.md, of packaged sweeps.
+and those of findings/noise-scale.md and findings/wrong-batch-size.md, of packaged sweeps.
 
-``python docs/pictures.py`` writes docs/img/concepts-*.png and noise-scale.png, the same every time.
+``python docs/pictures.py`` writes docs/img/concepts-*.png and theirs, the same every time.
 Each is one panel, so that two stand side by side where there is room, and one below the other on a
 phone.
 """
@@ -24,6 +24,7 @@ from analysis.fit.convex import Array, Points
 from analysis.fit.knee import log_steps, theta
 from analysis.fit.locate import Located, locate
 from validation.noise_scale import cases
+from validation.wrong_size import TIMES, costs, median
 
 IMAGES = Path(__file__).resolve().parent / "img"
 TOLERANCE = 0.2
@@ -191,11 +192,41 @@ def noise_scale(ax: Axes) -> None:
     ax.legend(fontsize=6.5, loc="lower right", frameon=False)
 
 
+def wrong_size(ax: Axes) -> None:
+    """Steps and examples at multiples of the critical batch size, over those at it."""
+    given = costs()
+    multiples = np.array([*TIMES[:3], 1.0, *TIMES[3:]])
+    middles = np.ones(len(multiples))
+    ranges = np.ones((len(multiples), 2))
+    for place, times in enumerate(TIMES):
+        made, between, _ = median(given, place)
+        at = int(np.flatnonzero(multiples == times)[0])
+        middles[at], ranges[at] = made.value or np.nan, between
+    fine = np.geomspace(multiples[0], multiples[-1], 200)
+    law = (1 + 1 / fine) / 2
+    for name, colour, power, marker in (("steps", BLUE, 0, "o"), ("examples", VERMILION, 1, "s")):
+        scale = multiples**power
+        low, high = (ranges * scale[:, None]).T
+        ax.fill_between(multiples, low, high, color=tint(colour, 0.3), linewidth=0)
+        ax.plot(multiples, middles * scale, marker, color=colour, markersize=4, label=name)
+        ax.plot(fine, law * fine**power, color=colour, linewidth=0.8, linestyle=":")
+    ax.axhline(1, color=FAINT, linewidth=0.6)
+    ax.set(xscale="log", yscale="log")
+    log2_axis(ax.xaxis, multiples[0], multiples[-1])
+    log2_axis(ax.yaxis, 0.45, 6.5)
+    ax.set_ylim(0.45, 6.5)
+    ax.set(
+        xlabel="batch size over the critical one", ylabel="over those at the critical batch size"
+    )
+    ax.legend(fontsize=6.5, loc="upper center", frameon=False)
+
+
 def main() -> None:
     """Write all of them."""
     mpl.use("agg")
-    for panel in (steps, examples, sweep, sweeps, noise_scale):
-        name = "noise-scale" if panel is noise_scale else f"concepts-{panel.__name__}"
+    findings = {noise_scale: "noise-scale", wrong_size: "wrong-batch-size"}
+    for panel in (steps, examples, sweep, sweeps, noise_scale, wrong_size):
+        name = findings.get(panel, f"concepts-{panel.__name__}")
         with Page().context():
             figure, ax = plt.subplots(figsize=(3.4, 2.9), layout="constrained")
             panel(ax)
