@@ -39,12 +39,26 @@ class NoiseEstimate:
     unit: str = "examples"
     notes: tuple[str, ...] = ()
     """What to know before it is used, a sentence each."""
+    norm: str = "euclidean"
+    """``sign`` or ``spectral``: ``|G|²`` and tr(Σ) above are the squared dual norm ``‖G‖*²`` and N²
+    in its place, the batch size times the mean ``‖noise‖*²`` of a batch."""
+    bounds: tuple[float, float | None] | None = None
+    """Of a dual norm: within them lies N² / ``‖G‖*²`` whatever the gradient, but for the error of
+    sampling. ``noise_scale`` is about their geometric mean."""
 
     def __str__(self) -> str:
-        low, high = (("open" if end is None else f"{end:.3g}") for end in (self.low, self.high))
-        terms = f"|G|² {self.gradient_norm_squared:.3g}, tr Σ {self.covariance_trace:.3g}"
+        of_g, of_noise = ("|G|²", "tr Σ") if self.bounds is None else ("‖G‖*²", "N²")
+        terms = f"{of_g} {self.gradient_norm_squared:.3g}, {of_noise} {self.covariance_trace:.3g}"
+        low, high = _ends(self.low, self.high)
         text = f"noise scale {self.noise_scale:.3g} [{low}, {high}] {self.unit} ({terms})"
+        if self.bounds is not None:
+            least, most = _ends(*self.bounds)
+            text += f"; norm {self.norm}: from {least} to {most}, whatever the gradient"
         return "; ".join((text, *self.notes))
+
+
+def _ends(*values: float | None) -> tuple[str, ...]:
+    return tuple("open" if value is None else f"{value:.3g}" for value in values)
 
 
 def estimate(

@@ -37,10 +37,10 @@ def adam_divisor(state: Mapping[str, Any], group: Mapping[str, Any]) -> Tensor |
     if moment is None or moment.shape != state.get("exp_avg", moment).shape:
         raise ValueError("optimizer: its state has no exp_avg_sq of each element, as Adam's has")
     correction = 1 - group["betas"][1] ** float(state["step"])
-    return (_wide(moment) / correction).sqrt() + float(group["eps"])
+    return (wide(moment) / correction).sqrt() + float(group["eps"])
 
 
-def _wide(tensor: Tensor) -> Tensor:
+def wide(tensor: Tensor) -> Tensor:
     """It, in float32 if its type is narrower."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
@@ -51,8 +51,8 @@ def _sums(summed: Tensor) -> Tensor:
 
 
 def _linear(layer: nn.Linear, x: Tensor, out: Tensor) -> Tensor:
-    x = _wide(x).reshape(len(x), -1, layer.in_features)
-    out = _wide(out).reshape(len(out), -1, layer.out_features)
+    x = wide(x).reshape(len(x), -1, layer.in_features)
+    out = wide(out).reshape(len(out), -1, layer.out_features)
     norms = torch.zeros(len(x), dtype=torch.float64, device=x.device)
     if layer.weight.requires_grad:
         # |Σ_t out_t x_tᵀ|² from the products of all pairs of tokens, or from the sum if smaller.
@@ -67,7 +67,7 @@ def _linear(layer: nn.Linear, x: Tensor, out: Tensor) -> Tensor:
 
 def _embedding(layer: nn.Embedding, x: Tensor, out: Tensor) -> Tensor:
     """A row of the table gets the sum over the tokens of an example that read it."""
-    out = _wide(out).flatten(0, -2)
+    out = wide(out).flatten(0, -2)
     if layer.padding_idx is not None:
         out = out * (x.flatten() != layer.padding_idx)[:, None]
     example = torch.arange(len(x), device=x.device).view(-1, *[1] * (x.ndim - 1))
@@ -78,13 +78,13 @@ def _embedding(layer: nn.Embedding, x: Tensor, out: Tensor) -> Tensor:
 
 
 def _norm(layer: nn.LayerNorm | nn.RMSNorm, x: Tensor, out: Tensor) -> Tensor:
-    shape, x = list(layer.normalized_shape), _wide(x)
+    shape, x = list(layer.normalized_shape), wide(x)
     normalized = (
         F.layer_norm(x, shape, eps=layer.eps)
         if isinstance(layer, nn.LayerNorm)
         else F.rms_norm(x, shape, eps=layer.eps)
     ).reshape(len(x), -1, *shape)
-    out = _wide(out).reshape(normalized.shape)
+    out = wide(out).reshape(normalized.shape)
     norms = torch.zeros(len(x), dtype=torch.float64, device=x.device)
     for parameter, terms in ((layer.weight, out * normalized), (getattr(layer, "bias", None), out)):
         if parameter is not None and parameter.requires_grad:

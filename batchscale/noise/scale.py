@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from batchscale.noise.dual import DIRECTIONS, Halves, bounded
 from batchscale.noise.gradients import adam_divisor, layers_of, local, of_examples, squared
 from results.noise_estimate import NoiseEstimate, estimate
 
@@ -51,6 +52,7 @@ class NoiseScale:
         *,
         optimizer: torch.optim.Optimizer | None = None,
         per_example: bool = False,
+        norm: str = "euclidean",
         window: int | None = None,
         tokens_per_example: int | None = None,
         group: Any = None,
@@ -66,6 +68,10 @@ class NoiseScale:
                 micro-batch. Exact where all parameters are those of ``Linear``, ``Embedding``,
                 ``LayerNorm`` and ``RMSNorm``, each called once in a forward pass with the examples
                 along the first dimension, and the loss is a mean over examples.
+            norm: ``sign``, of Signum and Lion, or ``spectral``, of Muon: what is estimated is N² /
+                ``‖G‖*²`` in their dual norm, the batch size at which noise and gradient are equal
+                in it, by a definition and an estimator of our own, which may be off by more than
+                the interval (docs/noise.md). It keeps a copy of the gradient.
             window: how many steps an estimate is of, the last ones; None: all.
             tokens_per_example: of a sequence, for ``estimate(unit="tokens")``.
             group: the processes that average gradients, if not by ``DistributedDataParallel``.
@@ -84,6 +90,12 @@ class NoiseScale:
             if per_example or not {"betas", "eps"} <= {*optimizer.defaults}:
                 raise ValueError("optimizer: an Adam-like one, and without per_example")
             self._groups = {p: g for g in optimizer.param_groups for p in g["params"]}
+        if norm not in ("euclidean", *DIRECTIONS):
+            raise ValueError(f"norm: euclidean, {' or '.join(DIRECTIONS)}, not {norm}")
+        if norm in DIRECTIONS and (per_example or optimizer is not None or self._sharded):
+            raise ValueError(f"norm={norm}: without per_example, optimizer and sharded parameters")
+        self._halves = Halves(norm, self._group, self._ranks) if norm in DIRECTIONS else None
+        self._bounds: deque[tuple[float, float]] = deque(maxlen=window)  # of a dual norm
         self._tokens_per_example = tokens_per_example
         self._layers = layers_of(model) if per_example else {}
         self._whole = {name: [0.0, 0.0] for name in self._layers}
@@ -125,6 +137,8 @@ class NoiseScale:
             raise ValueError("micro_batch: examples and scale are above 0, and none is in another")
         if not self._parts:
             self._error, self._unready = "", False
+            if self._halves is not None:
+                self._halves.begin()
         empty = all(p.grad is None for p in self._parameters.values())
         if empty if self._parts else not empty and float(self._gradient()[0]) != 0:
             raise ValueError("micro_batch: call step(), then zero_grad(), at the end of each step")
@@ -146,6 +160,8 @@ class NoiseScale:
             own = squares.new_tensor([scale, scale**2 / examples])
             self._parts.append(torch.cat([own, squares]))
             return
+        if self._halves is not None:
+            self._halves.end(scale, examples)
         small = examples if self._layers else 1  # how many small batches it is
         terms = [scale, scale**2 / examples, scale * small / examples]
         self._parts.append(torch.cat([squares.new_tensor(terms), squares * (small / scale)]))
@@ -180,12 +196,19 @@ class NoiseScale:
             return
         if norms[0] > _EXCESS * squares[0]:
             raise ValueError("step: the gradient has more in it than its micro-batches; see scale=")
+        if self._halves is not None:
+            gradients = {n: p.grad for n, p in self._parameters.items() if p.grad is not None}
+            row, bounds = self._halves.terms(gradients, weight, whole * weight**2)
+            self._rows.append([row])
+            self._bounds.append(bounds)
+            return
         traces = [(s - n) / (small - whole) for s, n in zip(squares, norms, strict=True)]
-        row = [(s - small * trace, trace) for s, trace in zip(squares, traces, strict=True)]
-        self._rows.append(row[:1] if self._unready else row)
+        terms = [(s - small * trace, trace) for s, trace in zip(squares, traces, strict=True)]
+        self._rows.append(terms[:1] if self._unready else terms)
 
     def estimate(self, *, preconditioned: bool = False, unit: str = "examples") -> NoiseEstimate:
-        """The noise scale of the window: the mean of tr(Σ) over its steps by that of ``|G|²``.
+        """The noise scale of the window: the mean of tr(Σ) over its steps by that of ``|G|²``,
+        or of N² by that of ``‖G‖*²``.
 
         Args:
             preconditioned: of the gradient divided by sqrt(second moment) + eps, both of the
@@ -202,7 +225,10 @@ class NoiseScale:
         if not rows:
             why = " with the optimizer's second moments" if preconditioned else ""
             raise ValueError(f"estimate: no step was measured{why}")
-        return estimate(rows, tokens_per_example=tokens, skipped=self._skipped)
+        given = estimate(rows, tokens_per_example=tokens, skipped=self._skipped)
+        if self._halves is not None:
+            given = bounded(given, self._halves.norm, self._bounds, tokens or 1)
+        return given
 
     def remove(self) -> None:
         """Watch the model no longer."""
@@ -265,6 +291,8 @@ class NoiseScale:
         """Of a parameter, by one backward pass, on this rank alone."""
         if self._examples is None:
             return
+        if self._halves is not None:
+            self._halves.add(name, gradient)
         if not self._layers:
             self._add(name, self._norms(name, gradient))
         elif self._whole:

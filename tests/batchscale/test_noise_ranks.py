@@ -32,14 +32,14 @@ def micro_batches(step: int, rank: int, count: int) -> list[torch.Tensor]:
     return list(torch.randn(shape, generator=generator, dtype=torch.float64))
 
 
-def distributed(_: Any, count: int, per_example: bool, by_hand: bool) -> Rows:
+def distributed(_: Any, count: int, per_example: bool, by_hand: bool, norm: str) -> Rows:
     """The terms of three steps, on this rank."""
     plain = model()
     trained: Any = (
         plain if by_hand else DistributedDataParallel(plain, gradient_as_bucket_view=count == 3)
     )
     group = dist.group.WORLD if by_hand else None
-    noise = batchscale.NoiseScale(trained, per_example=per_example, group=group)
+    noise = batchscale.NoiseScale(trained, per_example=per_example, group=group, norm=norm)
     optimizer = torch.optim.SGD(trained.parameters(), lr=0.1)
     for step in range(3):
         parts = micro_batches(step, dist.get_rank(), count)
@@ -57,10 +57,10 @@ def distributed(_: Any, count: int, per_example: bool, by_hand: bool) -> Rows:
     return list(noise._rows)
 
 
-def in_a_process(count: int, per_example: bool) -> Rows:
+def in_a_process(count: int, per_example: bool, norm: str) -> Rows:
     """The same batches as micro-batches of one process."""
     trained = model()
-    noise = batchscale.NoiseScale(trained, per_example=per_example)
+    noise = batchscale.NoiseScale(trained, per_example=per_example, norm=norm)
     optimizer = torch.optim.SGD(trained.parameters(), lr=0.1)
     for step in range(3):
         for part in micro_batches(step, 0, count) + micro_batches(step, 1, count):
@@ -131,6 +131,8 @@ def refused(_: Any) -> str:
             batchscale.NoiseScale(wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="per_example: not of sharded parameters"):
         batchscale.NoiseScale(whole, per_example=True)
+    with pytest.raises(ValueError, match="norm=sign: without per_example, optimizer and sharded"):
+        batchscale.NoiseScale(whole, norm="sign")
     noise = batchscale.NoiseScale(whole)
     part = torch.ones(2, 4, dtype=torch.float64)
     whole.set_requires_gradient_sync(False)  # type: ignore[operator]
@@ -143,15 +145,18 @@ def refused(_: Any) -> str:
     return str(error.value)
 
 
-CASES = [(1, False, False), (3, False, False), (2, True, False), (2, False, True)]
+PLAIN = [(1, False, False), (3, False, False), (2, True, False), (2, False, True)]
+DUAL = [(1, False, False, "sign"), (3, False, False, "spectral"), (3, False, True, "sign")]
+"""With an even number of micro-batches a rank's halves are not those of one process."""
+CASES = [*((*case, "euclidean") for case in PLAIN), *DUAL]
 
 
 @pytest.mark.slow
 def test_ranks_are_parts_of_a_batch(tmp_path: Path) -> None:
     by_rank = on_ranks(2, distributed, CASES, tmp_path)
     for case, (first, second) in zip(CASES, zip(*by_rank, strict=True), strict=True):
-        count, per_example, _ = case
-        expected = torch.tensor(in_a_process(count, per_example), dtype=torch.float64)
+        count, per_example, _, norm = case
+        expected = torch.tensor(in_a_process(count, per_example, norm), dtype=torch.float64)
         assert torch.allclose(torch.tensor(first, dtype=torch.float64), expected)
         assert torch.equal(torch.tensor(first), torch.tensor(second))
 

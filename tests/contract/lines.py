@@ -36,15 +36,15 @@ PARTS = (
     Part(name="workloads", folders=("workloads",), ceiling=5_323, aim=3_900),
     Part(name="experiments", folders=("experiments",), ceiling=33_862, aim=22_000),
     Part(name="analysis", folders=("analysis",), ceiling=17_832, aim=9_500),
-    Part(name="results", folders=("results",), ceiling=10_158, aim=5_000),
-    Part(name="batchscale", folders=("batchscale",), ceiling=9_088, aim=3_400),
+    Part(name="results", folders=("results",), ceiling=10_172, aim=5_000),
+    Part(name="batchscale", folders=("batchscale",), ceiling=9_226, aim=3_400),
     Part(
         name="validation, benchmarks, docs",
         folders=("validation", "benchmarks", "docs"),
         ceiling=6_137,
         aim=4_200,
     ),
-    Part(name="tests", folders=("tests",), ceiling=65_868, aim=36_000),
+    Part(name="tests", folders=("tests",), ceiling=66_052, aim=36_000),
 )
 
 
