@@ -7,7 +7,8 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,8 @@ from results.storage.location import PACKAGED, default_results
 from results.targets.target import lower_is_better
 
 if TYPE_CHECKING:
-    from analysis.branches.critical import Branches, Losses
+    from analysis.branches.critical import Branches
+    from analysis.branches.evaluated import Run
     from experiments.plan import Measurement, Outcome, Study, Trial
     from experiments.training.branches import Branch
     from results.reader import Results
@@ -79,12 +81,16 @@ def branch(
     import results as dataset
     import workloads
     from analysis.branches.critical import branches as compare
+    from analysis.branches.evaluated import losses as evaluated_losses
     from batchscale.training import recorded_trial, study_of, trusted
     from batchscale.trials import pick_device
+    from experiments.programs.branches import ProgramBranches
+    from experiments.programs.place import folder_of_trials
     from experiments.records.rows import device_name, study_columns
-    from experiments.training.branches import branches, train
+    from experiments.training.branches import branches, train, windows
     from experiments.training.threads import threads as on_threads
     from results.store import Store
+    from workloads.user_code.program import Program
 
     share, of_examples = _tolerance(tolerance)
     at, by = _whole("--at", at, 1), _whole("--by", by, 2)
@@ -96,7 +102,7 @@ def branch(
             f"branches are written beside their trial, and {opened.root} is not written to",
             hint="give the results folder of a sweep: --results results/runs",
         )
-    row, point = recorded_trial(opened, _best_of(opened, trial))
+    row, point = recorded_trial(opened, _best_of(opened, trial), programs=True)
     goal = metric or str(row["target_metric"])
     if not lower_is_better(goal):
         message = f"of {goal} more is better, and branches are compared by a loss"
@@ -108,7 +114,9 @@ def branch(
         ref = study.workload
         workload = workloads.load(ref.spec, ref.fields, ref.base)
         columns = study_columns(study, workload)
-        lengths = _lengths(study, window, by, columns["tokens_per_example"])
+        code = columns["workload_version"]
+        length = _length(study, window, columns["tokens_per_example"])
+        lengths = windows(length, by) if ref.program is None else (length,)
         wanted = [
             branches(
                 study,
@@ -118,24 +126,47 @@ def branch(
                 lengths=lengths,
                 seeds=seeds,
                 rule=rule,
-                code=columns["workload_version"],
+                code=code,
             )
             for step in at
             for times in (1, *by)
         ]
         store = Store(opened.location)
-        _values(store, [point], goal)  # before anything is trained
+        of_trial = _measured(store, [point], goal)[point.id]
+        program = None
+        if isinstance(workload, Program):
+            workload.admit()
+            program = ProgramBranches(
+                study,
+                point,
+                of_trial,
+                rule=rule,
+                code=code,
+                window=length,
+                folder=folder_of_trials(store.location, reached=True),
+            )
         have = set(store.trials(wanted[0].study.experiment, ["trial"])["trial"])
         left = [
             replace(each, trials=tuple(trial for trial in each.trials if trial.id not in have))
             for each in wanted
         ]
         missing = [each for each in left if each.trials]
-        of_study = {each.study.id: study_columns(each.study, workload) for each in missing}
         place = pick_device(device)
+        if program is None:
+            trained = train(study, point, str(row["engine"]), missing, place)
+        else:
+            begun = _runs(store, wanted)
+            trained = program.train(missing, {step: runs[0].began for step, runs in begun.items()})
         with on_threads(threads):
-            for each in train(study, point, str(row["engine"]), missing, place):
-                _commit(store, point, *each, of_study, row["engine"], device_name(place))
+            for each in trained:
+                of_branch = study_columns(each[0].study, workload)
+                if program is not None and of_branch["workload_version"] != code:
+                    message = f"{workload.name} has changed while its branches were trained"
+                    raise CommandError(message, hint="the same command trains all by the new file")
+                of_branch["workload_version"] = code
+                _commit(store, point, *each, of_branch, row["engine"], device_name(place))
+                if program is not None:
+                    _check(store, wanted, goal, length, rule)
                 if observer is not None:
                     size, number = each[0].times * study.batch_size, len(each[0].trials)
                     where = f"from step {each[0].step:,} at batch size {size:,}"
@@ -150,7 +181,10 @@ def branch(
         "example_unit": columns["example_unit"],
         "tokens_per_example": columns["tokens_per_example"],
     }
-    losses = list(_losses(store, wanted, goal))
+    if program is not None:
+        _check(store, wanted, goal, length, rule)
+    by_step = _runs(store, wanted).values()
+    losses = [each for runs in by_step for each in evaluated_losses(runs, goal, length)]
     made = compare(losses, study.batch_size, tolerance=share, of_examples=of_examples, about=about)
     made = replace(made, proposed=_proposed(study, made.ramp(), rule, row))
     if output is not None:
@@ -217,18 +251,15 @@ def _rule(study: Study, rule: str | None) -> str:
     return rule
 
 
-def _lengths(
-    study: Study, window: str, by: Sequence[int], tokens_per_example: int | None
-) -> tuple[int, ...]:
-    """After how many steps of the trial's batch size branches are measured."""
+def _length(study: Study, window: str, tokens_per_example: int | None) -> int:
+    """Of a window, in steps of the trial's batch size."""
     from experiments.amounts import EXAMPLES, TOKENS, Amount
-    from experiments.training.branches import windows
 
     amount = Amount.parse(window, ("steps", EXAMPLES, TOKENS), _WINDOW)
     steps = amount.in_steps(study.batch_size, None, tokens_per_example)
     if steps < 1:
         raise CommandError(f"--window {window} is less than a step", hint=_WINDOW)
-    return windows(steps, by)
+    return steps
 
 
 def _commit(
@@ -237,7 +268,7 @@ def _commit(
     made: Branch,
     measurements: Sequence[Measurement],
     outcomes: Sequence[Outcome],
-    of_study: Mapping[str, Mapping[str, Any]],
+    columns: Mapping[str, Any],
     engine: str,
     device: str,
 ) -> None:
@@ -245,7 +276,6 @@ def _commit(
     from experiments.records.rows import trial_row
 
     study, by_id = made.study, {each.id: each for each in made.trials}
-    columns = of_study[study.id]
     of_the_pack = {
         "pack": f"branch-{study.id}",
         "pack_models": len(by_id),
@@ -264,36 +294,13 @@ def _commit(
     )
 
 
-def _losses(store: Store, wanted: Sequence[Branch], metric: str) -> Iterator[Losses]:
-    """The recorded values of a metric, by step and window; infinite where a branch diverged.
+def _measured(
+    store: Store, trials: Sequence[Trial], metric: str | None = None
+) -> dict[str, dict[int, Mapping[str, float]]]:
+    """The recorded metrics by trial and step.
 
     Raises:
-        CommandError: it was not measured.
-    """
-    from analysis.branches.critical import Losses
-
-    values = _values(store, [trial for each in wanted for trial in each.trials], metric)
-    for step in sorted({each.step for each in wanted}):
-        of_step = [each for each in wanted if each.step == step]
-        base = next(each for each in of_step if each.times == 1)
-        for place, end in enumerate(base.ends):
-            yield Losses(
-                step=step,
-                window=end - step,
-                by_times={
-                    each.times: [
-                        values.get((trial.id, each.ends[place]), math.inf) for trial in each.trials
-                    ]
-                    for each in of_step
-                },
-            )
-
-
-def _values(store: Store, trials: Sequence[Trial], metric: str) -> dict[tuple[str, int], float]:
-    """The recorded values of a metric by trial and step.
-
-    Raises:
-        CommandError: it was not measured.
+        CommandError: ``metric`` was not measured.
     """
     from experiments.errors import nearest
     from experiments.records.recorded import of_trials
@@ -301,24 +308,64 @@ def _values(store: Store, trials: Sequence[Trial], metric: str) -> dict[tuple[st
 
     opened = of_trials(store, [trial.id for trial in trials])
     frame = opened.read_measurements(["trial", "step", "metrics", *METRIC_COLUMNS])
-    others = [json.loads(text) if isinstance(text, str) else {} for text in frame["metrics"]]
-    named = {name for name in METRIC_COLUMNS if frame[name].notna().any()}
-    named |= {name for each in others for name in each}
-    if metric not in named and len(frame):
+    made: dict[str, dict[int, Mapping[str, float]]] = defaultdict(dict)
+    for row in frame.sort_values("step").to_dict("records"):
+        others = json.loads(row["metrics"]) if isinstance(row["metrics"], str) else {}
+        columns = {name: row[name] for name in METRIC_COLUMNS if not math.isnan(row[name])}
+        made[row["trial"]][int(row["step"])] = {**columns, **others}
+    named = {name for steps in made.values() for metrics in steps.values() for name in metrics}
+    if metric is not None and metric not in named:
         raise CommandError(
             f"no metric {metric!r} was measured",
             hint=nearest(metric, sorted(named), f"measured: {', '.join(sorted(named))}"),
         )
-    column = frame[metric] if metric in METRIC_COLUMNS else [each.get(metric) for each in others]
-    keys = zip(frame["trial"], frame["step"].astype(int), strict=True)
-    return {key: float(value) for key, value in zip(keys, column, strict=True)}
+    return made
+
+
+def _runs(store: Store, wanted: Sequence[Branch]) -> dict[int, list[Run]]:
+    """The recorded branches among those that are wanted, by the step that was asked for."""
+    from analysis.branches.evaluated import Run
+    from results.batch_phases import BatchPhases
+
+    values = _measured(store, [trial for each in wanted for trial in each.trials])
+    rows = store.trials(wanted[0].study.experiment, ["trial", "batch_sizes", "stop_reason"])
+    by_trial = {row["trial"]: row for row in rows.to_dict("records")}
+    made: dict[int, list[Run]] = defaultdict(list)
+    for branch in wanted:
+        for row in (by_trial[trial.id] for trial in branch.trials if trial.id in by_trial):
+            phases = BatchPhases.of(row["batch_sizes"])
+            assert phases is not None
+            began, steps = phases.starts[1], values.get(row["trial"], {})
+            run = Run(
+                times=branch.times,
+                began=began,
+                measured={branch.times * (step - began): steps[step] for step in steps},
+                diverged=row["stop_reason"] == "diverged",
+            )
+            made[branch.step].append(run)
+    return made
+
+
+def _check(store: Store, wanted: Sequence[Branch], metric: str, window: int, rule: str) -> None:
+    """Whether the recorded branches of a program can be compared.
+
+    Raises:
+        ResultsError: as of ``analysis.branches.evaluated``.
+    """
+    from analysis.branches import evaluated
+    from experiments.factors.rule import rate_factor
+
+    factors = {each.times: rate_factor(rule, each.times) for each in wanted}
+    for runs in _runs(store, wanted).values():
+        evaluated.losses(runs, metric, window)
+        evaluated.check(runs, factors)
 
 
 def _proposed(
     study: Study, changes: Sequence[tuple[int, int]], rule: str, row: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """The ramp as an experiment file has it, and the steps in which it sees the trial's examples;
-    None where no larger batch size is sure."""
+    """The ramp as an experiment file has it, where it trains no program, and the steps in which it
+    sees the trial's examples; None where no larger batch size is sure."""
     from experiments.batch_sizes import BatchSizes
 
     if not changes:
@@ -327,13 +374,14 @@ def _proposed(
     sizes = BatchSizes.growing(size, budget, [(step, k * size) for step, k in changes])
     pairs = ", ".join(f"[{_share(step, budget)}, {k}]" for step, k in changes)
     follows = "" if rule == "none" else f", learning_rate: {rule}"
+    line = f"{{from: {size}, ramp: {{at: [{pairs}]{follows}}}}}"
     reached = row["steps_to_target"]
     steps = budget if reached is None else int(reached)
     starts = [step for step, _ in changes]
     ends = [*starts, max(steps, starts[-1])]
     ramped = bisect.bisect_left(range(budget + 1), steps * size, key=sizes.examples)
     return {
-        "batch_size": f"{{from: {size}, ramp: {{at: [{pairs}]{follows}}}}}",
+        "batch_size": line if study.workload.program is None else None,
         "budget_steps": budget,
         "changes": [list(change) for change in changes],
         "longest_steps": max(after - before for before, after in itertools.pairwise(ends)),

@@ -144,7 +144,9 @@ def rerun(
     return replace(run, recorded=recorded)
 
 
-def recorded_trial(opened: Results, trial: str) -> tuple[dict[str, Any], Trial]:
+def recorded_trial(
+    opened: Results, trial: str, *, programs: bool = False
+) -> tuple[dict[str, Any], Trial]:
     """A trial by its id, or the first digits of it: its row, and as it was planned.
 
     Raises:
@@ -156,7 +158,7 @@ def recorded_trial(opened: Results, trial: str) -> tuple[dict[str, Any], Trial]:
             f"trial {row['trial']} is a branch of trial {row['branch_of']}, from one of its steps",
             hint=f"give that one: {row['branch_of']}",
         )
-    return row, trial_of(opened, row)
+    return row, trial_of(opened, row, programs=programs)
 
 
 @contextmanager
@@ -226,15 +228,15 @@ def row_of(opened: Results, trial: str) -> dict[str, Any]:
     return {str(name): value for name, value in row.items()}
 
 
-def trial_of(opened: Results, row: Mapping[str, Any]) -> Trial:
+def trial_of(opened: Results, row: Mapping[str, Any], *, programs: bool = False) -> Trial:
     """A recorded trial.
 
     Raises:
-        CommandError: batchscale did not train it, or it is of a program.
+        CommandError: batchscale did not train it, or of a program, unless ``programs`` may be.
     """
     if not row["metaparameters"] or not row["seed"]:
         raise CommandError(f"trial {row['trial']} of {opened.root} was not trained by batchscale")
-    if row["engine"] == "program":
+    if row["engine"] == "program" and not programs:
         raise CommandError(
             f"trial {row['trial']} of {opened.root} is of a program, which is not run here",
             hint=script_of(opened.root, row["trial"]),
@@ -272,7 +274,7 @@ def study_of(
         keep=None,
         budget_steps=int(ended or row["budget_steps"]),
         recorded_budget_steps=row["budget_steps"] and int(row["budget_steps"]),
-        evaluation_ratio=float(row["evaluation_ratio"]),
+        evaluation_ratio=row["evaluation_ratio"] and float(row["evaluation_ratio"]),
         layout=replace(study.layout, workers=1, gpus_per_worker=0.0),
     )
 
@@ -337,8 +339,7 @@ def _run(
     pack = Pack(id=f"trial-{trial.id}", study=study, trials=(trial,), engine=engine)  # type: ignore[arg-type]
     if threads < 1:
         raise CommandError(f"threads {threads} is below 1", hint="one is what workers have")
-    evaluations: list[Measurement] = []
-    outcomes: list[Outcome] = []
+    evaluations, outcomes = list[Measurement](), list[Outcome]()
     with on_threads(threads):
         training = Training(pack, device=pick_device(device), keep_weights=True)
         for events in training.run():

@@ -104,11 +104,15 @@ def _ramp(answer: Answer) -> list[str]:
     cost = f"the loss after them may be up to {_tolerance(answer)} higher."
     if answer["tolerance_of"] == "examples":
         cost = f"to the same loss it may need up to {100 * answer['tolerance']:.3g} % more of them."
+    where, line = "for the grid of an experiment with this", f"  batch_size: {ramp['batch_size']}"
+    if ramp["batch_size"] is None:
+        where = "for the program to take, of the same"
+        line = "  " + ", ".join(f"{k}× from step {step:,}" for step, k in ramp["changes"])
     return [
         "",
-        f"By windows of {count(window, 'step')}, a ramp for the grid of an experiment with this "
+        f"By windows of {count(window, 'step')}, a ramp {where} "
         f"budget ({count(ramp['budget_steps'], 'step')} of batch size {answer['batch_size']:,}):",
-        f"  batch_size: {ramp['batch_size']}",
+        line,
         f"For the examples to the trial's {ramp['to']} {saved}; {cost}",
         *(beyond if longest > window else []),
     ]

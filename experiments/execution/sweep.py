@@ -99,6 +99,8 @@ def sweep(
         )
     if experiment.is_program:
         pack_size = 1
+    if isinstance(workload := experiment.combinations[0].workload, Program):
+        workload.admit()
     run = _Sweep(experiment, results, observer or ignore, pack_size, judge, measure)
     run.plan(keep_old, retrain, executor_kind)
     while run.incomplete() or run.resolve():

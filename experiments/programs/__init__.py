@@ -34,6 +34,9 @@ machine, and else in a copy of what the experiment names. It has the GPUs of ``d
 machine unless ``nodes`` says otherwise. Where its machine does not reach the results folder, trials
 have a temporary folder of that machine, and go on only there.
 
+A branch of a trial (``branches``) is its program, resumed from a copy of its folder with a larger
+batch size.
+
 A function of a file is the program ``python -P -m batchscale.function FILE:NAME NAME=VALUE …``.
 
 With ``nodes`` a trial has a worker on each of several machines (``nodes``): the first one's is in

@@ -21,7 +21,7 @@ from results.counts import count
 
 _MEASUREMENTS = 5
 _POLL_SECONDS = 0.1
-_SEEN = ("examples", "samples", "tokens")
+SEEN = ("examples", "samples", "tokens")
 """How a name ends of what a program has read so far, by which its batch size is seen."""
 
 
@@ -146,7 +146,7 @@ def _of_seed(first: Mapping[int, float], again: Mapping[int, float]) -> Finding:
 def _of_size(metric: str, study: Study, run: _Run, other: Study, of_other: _Run) -> Finding:
     """Whether it uses the batch size that it is given."""
     sizes = f"batch sizes {study.batch_size} and {other.batch_size}"
-    names = [name for report in run.reports for name in report.metrics if name.endswith(_SEEN)]
+    names = [name for report in run.reports for name in report.metrics if name.endswith(SEEN)]
     for name in names[:1]:
         rates = [_rate(each.values(name)) for each in (run, of_other)]
         each_step = [rates[0] * other.batch_size, rates[1] * study.batch_size]

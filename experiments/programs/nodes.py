@@ -72,9 +72,10 @@ def start(
     resume: bool = False,
     meeting: Meeting | None = None,
     node: int = 0,
+    from_now: bool = False,
 ) -> Process:
     """The program of a trial, started in its folder, which exists; its part on another node in one
-    beside it."""
+    beside it. ``from_now``: as in ``Process``."""
     program, work = study.workload.program, study.workload.base
     assert program is not None
     parts = command(program, study, trial, folder, resume=resume)
@@ -88,6 +89,7 @@ def start(
         work=work or None,
         environment={"BATCHSCALE_TRIAL": trial.id, **meeting.environment(node)},
         metrics=Metrics(program.reports),
+        from_now=from_now,
     )
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -68,6 +69,7 @@ class Process:
         work: str | Path | None = None,
         environment: Mapping[str, str] | None = None,
         metrics: Metrics | None = None,
+        from_now: bool = False,
     ) -> None:
         """Start it.
 
@@ -78,6 +80,7 @@ class Process:
             environment: variables besides those of this process.
             metrics: where it reports; ``None``: by JSON objects on standard output. What it says
                 by ``batchscale.report`` is read in any case.
+            from_now: pass over what its files have reported before.
         """
         folder = folder.absolute()
         reports, self._stop_file = folder / REPORTS, folder / "stop"
@@ -85,6 +88,8 @@ class Process:
             file.unlink(missing_ok=True)
         metrics = metrics or Metrics()
         self._sources = metrics.sources(reports, folder)
+        for source in self._sources if from_now else ():
+            deque(source.more(), maxlen=0)
         self._errors = folder / "stderr.log"
         self._errors_before = self._errors.stat().st_size if self._errors.exists() else 0
         self.ended: Ended | None = None

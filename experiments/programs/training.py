@@ -42,7 +42,7 @@ from workloads.user_code.program import Program
 Event = Measurement | Outcome
 ENGINE = "program"
 _POLL_SECONDS = 0.2
-_RECORDED = "measurements.jsonl"
+RECORDED = "measurements.jsonl"
 _NO_RESUME = "the experiment has no resume: … for its program"
 
 
@@ -173,7 +173,7 @@ class ProgramTraining:
                 return
             time.sleep(_POLL_SECONDS)
             yield []
-        recorded = self._recorded() if self._program.resume else []
+        recorded = self.recorded() if self._program.resume else []
         if recorded:
             events = self._replayed(recorded)
             self._began = time.monotonic()
@@ -205,9 +205,7 @@ class ProgramTraining:
         resume, meeting = before is not None, self._meeting()
         number = self._instruction.started + 1
         self._instruction = Instruction(started=number, meeting=meeting, resume=resume)
-        with closing(
-            start(self._study, self._trial, self._folder, resume=resume, meeting=meeting)
-        ) as process:
+        with closing(self._start(resume=resume, meeting=meeting)) as process:
             while self._outcome is None and process.ended is None and not stopped:
                 stopped = should_stop()
                 reports = process.reports(_POLL_SECONDS)
@@ -231,6 +229,9 @@ class ProgramTraining:
             yield [self._outcome]
         return True
 
+    def _start(self, *, resume: bool, meeting: Meeting) -> Process:
+        return start(self._study, self._trial, self._folder, resume=resume, meeting=meeting)
+
     def _hanging(self, process: Process) -> ProgramError:
         silent = f"nothing was reported for {process.silent:,.0f} s"
         process.close()
@@ -253,7 +254,7 @@ class ProgramTraining:
             self.steps += max(0, report.step - self.step)
             events += self._evaluated(report, self._seconds)
         if events:
-            with (self._folder / _RECORDED).open("a", encoding="utf-8") as stream:
+            with (self._folder / RECORDED).open("a", encoding="utf-8") as stream:
                 for event in events:
                     assert isinstance(event, Measurement)
                     kept = {"step": event.step, "seconds": event.train_seconds}
@@ -353,10 +354,10 @@ class ProgramTraining:
 
     # What earlier runs have reported
 
-    def _recorded(self) -> list[Mapping[str, Any]]:
+    def recorded(self) -> list[Mapping[str, Any]]:
         """What the trial's folder holds; without half a line at its end."""
         try:
-            lines = (self._folder / _RECORDED).read_text(encoding="utf-8").splitlines()
+            lines = (self._folder / RECORDED).read_text(encoding="utf-8").splitlines()
         except (OSError, ValueError):
             return []
         recorded: list[Mapping[str, Any]] = []

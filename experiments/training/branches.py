@@ -29,7 +29,7 @@ from experiments.training.study_context import StudyContext
 from results.counts import count
 
 _PARTS = (0.25, 0.5, 0.75, 1.0)
-"""Parts of the window after which branches are measured."""
+"""Parts of the window after which branches are measured, as ``analysis.branches`` takes them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,20 @@ class Branch:
     times: int
     step: int
     ends: tuple[int, ...]
-    """The steps at which they are measured, counted from the trial's first one."""
+    """The steps at which they are measured, counted from the trial's first one; of a program the
+    step at which they end."""
+    checkpoint: str | None = None
+    """Of a program: the name of the one that they were begun from."""
+
+    def moved(self, step: int) -> Branch:
+        """The same from another step, the one at which a program's checkpoint was."""
+        ramp = self.study.ramp
+        assert ramp is not None
+        ends = tuple(end + step - self.step for end in self.ends)
+        technique = _technique(self.study, step, self.times, ramp.learning_rate)
+        ramp = replace(ramp, starts=(0, step))
+        study = replace(self.study, ramp=ramp, technique=technique, budget_steps=ends[-1])
+        return replace(self, study=study, step=step, ends=ends)
 
 
 def windows(steps: int, by: Sequence[int]) -> tuple[int, ...]:
@@ -67,7 +80,7 @@ def branches(
 
     Args:
         study: the trial's, with its whole budget.
-        lengths: from ``windows``.
+        lengths: from ``windows``; the length of the window, where the study is of a program.
         rule: of the learning rate: ``none``, ``sqrt`` or ``linear``.
         code: the version of the workload, on which ids depend.
 
@@ -79,10 +92,10 @@ def branches(
     if study.ramp is not None:
         message = f"the batch size of trial {trial.id} grows already"
         raise ExperimentError(message, hint="branch from a trial of one batch size")
-    if examples is None:
+    if examples is None and study.workload.program is None:
         message = "branches need training data that can be read in any order"
         raise ExperimentError(message, hint="these have no known end, or are read in sequence")
-    if times * size > examples:
+    if examples is not None and times * size > examples:
         raise ExperimentError(
             f"{times} times batch size {size} is over the training set "
             f"({count(examples, 'example')})",
@@ -104,19 +117,15 @@ def branches(
         schedule_steps=budget,
         learning_rate=rule,
     )
-    technique = dict(study.technique)
-    if times > 1:
-        ramp = Ramp(changes=((step / budget, times),), learning_rate=rule)
-        technique["ramp"] = str(ramp)
     about: dict[str, Any] = {"branch_of": trial.id, "code": code, "step": step}
     about |= {"times": times, "rule": rule, "lengths": list(lengths)}
-    ends = tuple(step + length // times for length in lengths)
+    ends = tuple(step - (-length // times) for length in lengths)
     return Branch(
         study=replace(
             study,
             id=digest(about),
             experiment=f"{study.experiment}-branches",
-            technique=technique,
+            technique=_technique(study, step, times, rule),
             ramp=sizes,
             trials=seeds,
             budget_steps=ends[-1],
@@ -130,6 +139,13 @@ def branches(
         step=step,
         ends=ends,
     )
+
+
+def _technique(study: Study, step: int, times: int, rule: str) -> dict[str, Any]:
+    if times == 1:
+        return dict(study.technique)
+    ramp = Ramp(changes=((step / study.schedule_steps, times),), learning_rate=rule)
+    return {**study.technique, "ramp": str(ramp)}
 
 
 def _branched(trial: Trial, step: int, number: int, about: dict[str, Any]) -> Trial:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from workloads.base import Workload
 from workloads.errors import WorkloadError
 from workloads.user_code.data_files import fingerprint
 from workloads.user_code.fingerprint import file_hash
+from workloads.user_code.trust import admit
 
 NAME = re.compile(r"\{([A-Za-z_]\w*)(?:!r)?\}")
 """A name of a command, which a trial has a value for, ``!r`` as Python writes it; other braces are
@@ -107,6 +109,17 @@ class Program(Workload):
             # What is measured depends on it, unless it only says where.
             **({"reports": reports} if reports and "{folder}" not in reports else {}),
         }
+
+    def admit(self) -> None:
+        """Called before it is run. What is remembered is the command, with the source.
+
+        Raises:
+            RefusedCodeError: as of ``trust.admit``.
+        """
+        folder = self.experiment_folder
+        file = folder / Path(next(self.named_files(folder), "")).expanduser()
+        identity = json.dumps([self.command, self.resume, self.described["source"]])
+        admit(file, hashlib.sha256(identity.encode()).hexdigest())
 
     def _sources(self) -> Iterator[tuple[str, str]]:
         """Names and hashes of its files; of Python the syntax trees, with local imports."""
