@@ -86,7 +86,7 @@ def pooled(table: Table) -> PooledTable:
         rows[workload] = row
     if max(len(rows) for rows in by_name.values()) < LEAST:
         raise ResultsError(
-            f"ratios are pooled over at least {count(LEAST, 'workload')}, and no technique has as many",
+            f"no technique has ratios in {count(LEAST, 'workload')}, which is the least to pool",
             hint="leave --pool out, or name more sources",
         )
     quantities = list(table.rows[0].ratios)

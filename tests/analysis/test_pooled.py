@@ -99,7 +99,7 @@ def test_curves_of_several_workloads_are_pooled_by_technique() -> None:
     assert critical["workloads"] == ["a", "b", "c"]
     assert critical["low"] < 3 < critical["high"]
     assert critical["prediction"]["low"] < critical["low"]
-    with pytest.raises(ResultsError, match="at least 3 workloads"):
+    with pytest.raises(ResultsError, match="ratios in 3 workloads"):
         pooled(table(FigureData.of(curves[:4])))
 
 

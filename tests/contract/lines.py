@@ -41,10 +41,10 @@ PARTS = (
     Part(
         name="validation, benchmarks, docs",
         folders=("validation", "benchmarks", "docs"),
-        ceiling=6_323,
+        ceiling=6_402,
         aim=4_200,
     ),
-    Part(name="tests", folders=("tests",), ceiling=66_507, aim=36_000),
+    Part(name="tests", folders=("tests",), ceiling=66_554, aim=36_000),
 )
 
 

@@ -1,0 +1,76 @@
+"""``python -m validation optimizers``: which optimizers extend perfect scaling, of those studies of
+the atlas that are packaged. docs/findings/questions.md was written before they were trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from analysis.figure_data import Query
+from analysis.fit.comparisons import ratio_text
+from analysis.fit.interval import Interval
+from analysis.techniques.pooled import LEAST, Pooled, PooledTable, pooled
+from analysis.techniques.table import Table, p_text
+from batchscale import answers
+from results.errors import ResultsError
+from validation.page import ROOT, table
+
+PAGE = ROOT / "docs" / "findings" / "optimizers.md"
+WHERE = "experiment LIKE 'atlas-%'"
+BASELINE = "momentum"
+FIRST = "critical_batch_size"
+QUANTITIES = {
+    FIRST: "critical batch size",
+    "min_steps": "least steps",
+    "min_examples": "fewest examples",
+}
+
+
+def tables(source: Any = "own") -> dict[str, str]:
+    """What docs/findings/optimizers.md has."""
+    query = Query(sources=(source,), where=WHERE, baseline=BASELINE)
+    made = answers.techniques(query, quantities=list(QUANTITIES))
+    first = answers.techniques(query, quantities=[FIRST])
+    return {"pooled": _pooled(made, first), "workloads": _workloads(made)}
+
+
+def _pooled(made: Table, first: Table) -> str:
+    """A row an optimizer; p of the first quantity alone, which is what is tested."""
+    try:
+        means, tested = pooled(made), pooled(first)
+    except ResultsError:
+        return f"Fewer than {LEAST} workloads are trained yet: nothing is pooled.\n"
+    ratios = (text for name in QUANTITIES.values() for text in (name, "another workload"))
+    head = ("optimizer", "workloads", *ratios, "corrected p")
+    return table(head, _means(means, tested))
+
+
+def _means(means: PooledTable, tested: PooledTable) -> Iterator[list[object]]:
+    for name, row in means.rows.items():
+        cells: list[object] = [f"`{name}`", len(row[FIRST].workloads)]
+        for quantity in QUANTITIES:
+            cells += _cells(row[quantity])
+        yield [*cells, p_text(tested.rows[name][FIRST].ratio.corrected)]
+
+
+def _cells(each: Pooled) -> list[str]:
+    return [ratio_text(each.ratio.interval), ratio_text(_range(each.prediction))]
+
+
+def _range(interval: Interval) -> Interval:
+    """Its ends alone."""
+    return Interval(low=interval.low, high=interval.high)
+
+
+def _workloads(made: Table) -> str:
+    """Critical batch sizes: a row an optimizer, a column a workload."""
+    cells: dict[str, dict[str, str]] = {}
+    for row in made.rows:
+        group = row.curve.group
+        workload = " ".join(str(group[name]) for name in ("workload", "dataset"))
+        cells.setdefault(row.name, {})[workload] = ratio_text(row.ratios[FIRST].interval)
+    workloads = list(dict.fromkeys(name for row in cells.values() for name in row))
+    return table(
+        ("optimizer", *workloads),
+        ([f"`{name}`", *(row.get(each, "–") for each in workloads)] for name, row in cells.items()),
+    )
