@@ -1,13 +1,13 @@
 """``python -m validation [PART …]``: simulate or compute parts, and renew what pages of
-docs/findings have of them: truth.md, and the pages of noise-scale, optimizers and
-wrong-size."""
+docs/findings have of them: truth.md, and the pages of noise-scale, optimizers,
+questions and wrong-size."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from validation import goldens, noise_scale, optimizers, quadratic, wrong_size
+from validation import goldens, noise_scale, optimizers, quadratic, questions, wrong_size
 from validation.page import PAGE, renew
 from validation.scenarios import BY_NAME
 
@@ -16,6 +16,7 @@ EXACT = {
     "goldens": (goldens.tables, PAGE),
     "noise-scale": (noise_scale.tables, noise_scale.PAGE),
     "optimizers": (optimizers.tables, optimizers.PAGE),
+    "questions": (questions.tables, questions.PAGE),
     "wrong-size": (wrong_size.tables, wrong_size.PAGE),
 }
 """Parts that are computed, not simulated, and their pages."""

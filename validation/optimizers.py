@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from analysis.figure_data import Query
+from analysis.figure_data import FigureData, Query
 from analysis.fit.comparisons import ratio_text
 from analysis.fit.interval import Interval
 from analysis.techniques.pooled import LEAST, Pooled, PooledTable, pooled
 from analysis.techniques.table import Table, p_text
-from batchscale import answers
+from analysis.techniques.table import table as compared
 from results.errors import ResultsError
 from validation.page import ROOT, table
 
@@ -28,9 +28,8 @@ QUANTITIES = {
 
 def tables(source: Any = "own") -> dict[str, str]:
     """What docs/findings/optimizers.md has."""
-    query = Query(sources=(source,), where=WHERE, baseline=BASELINE)
-    made = answers.techniques(query, quantities=list(QUANTITIES))
-    first = answers.techniques(query, quantities=[FIRST])
+    data = FigureData(Query(sources=(source,), where=WHERE, baseline=BASELINE))
+    made, first = compared(data, quantities=list(QUANTITIES)), compared(data, quantities=[FIRST])
     return {"pooled": _pooled(made, first), "workloads": _workloads(made)}
 
 

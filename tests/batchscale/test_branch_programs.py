@@ -75,7 +75,9 @@ def train(config, report):
     while step < config["budget"]:
         step, examples = step + 1, examples + config["batch_size"]
         if step % 10 == 0:
-            json.dump([step, examples], open(saved, "w"))
+            with open(saved + ".tmp", "w") as stream:
+                json.dump([step, examples], stream)
+            os.replace(stream.name, saved)
             if report(step=step, val_loss=1 + 1 / examples, tokens=32 * examples):
                 return
             while step == 40 and os.environ["HOLD"] and not report(step=step, val_loss=1):

@@ -9,7 +9,7 @@ import pytest
 from validation import optimizers
 from validation.page import blocks
 
-ASKED = (
+MADE_BEFORE = (
     "experiment IN ('techniques-digits', 'techniques-mnist', 'techniques-text') "
     "AND schedule = 'constant' AND technique LIKE '{_precision_:_float32_}'"
 )
@@ -18,7 +18,7 @@ ASKED = (
 @pytest.mark.slow
 def test_optimizers_of_three_workloads_are_pooled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Adam is in all three, SGD in two, Muon in one."""
-    monkeypatch.setattr(optimizers, "WHERE", ASKED)
+    monkeypatch.setattr(optimizers, "WHERE", MADE_BEFORE)
     made = optimizers.tables()
     head, _, *rows = made["pooled"].splitlines()
     assert head.startswith("| optimizer | workloads | critical batch size | another workload |")
@@ -34,7 +34,7 @@ def test_optimizers_of_three_workloads_are_pooled(monkeypatch: pytest.MonkeyPatc
 
 
 def test_two_workloads_are_not_pooled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(optimizers, "WHERE", f"{ASKED} AND workload <> 'digits-mlp'")
+    monkeypatch.setattr(optimizers, "WHERE", f"{MADE_BEFORE} AND workload <> 'digits-mlp'")
     made = optimizers.tables()
     assert made["pooled"] == "Fewer than 3 workloads are trained yet: nothing is pooled.\n"
 
