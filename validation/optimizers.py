@@ -3,16 +3,16 @@ the atlas that are packaged. docs/findings/questions.md was written before they 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData, Query
 from analysis.fit.comparisons import ratio_text
 from analysis.fit.interval import Interval
 from analysis.techniques.pooled import LEAST, Pooled, PooledTable, pooled
 from analysis.techniques.table import Table, p_text
 from analysis.techniques.table import table as compared
-from results.errors import ResultsError
 from validation.page import ROOT, table
 
 PAGE = ROOT / "docs" / "findings" / "optimizers.md"
@@ -30,15 +30,14 @@ def tables(source: Any = "own") -> dict[str, str]:
     """What docs/findings/optimizers.md has."""
     data = FigureData(Query(sources=(source,), where=WHERE, baseline=BASELINE))
     made, first = compared(data, quantities=list(QUANTITIES)), compared(data, quantities=[FIRST])
-    return {"pooled": _pooled(made, first), "workloads": _workloads(made)}
+    return {"pooled": _pooled(made, first), "workloads": _workloads(made, data.curves)}
 
 
 def _pooled(made: Table, first: Table) -> str:
     """A row an optimizer; p of the first quantity alone, which is what is tested."""
-    try:
-        means, tested = pooled(made), pooled(first)
-    except ResultsError:
+    if len({_workload(row.curve) for row in made.rows}) < LEAST:
         return f"Fewer than {LEAST} workloads are trained yet: nothing is pooled.\n"
+    means, tested = pooled(made), pooled(first)
     ratios = (text for name in QUANTITIES.values() for text in (name, "another workload"))
     head = ("optimizer", "workloads", *ratios, "corrected p")
     return table(head, _means(means, tested))
@@ -61,15 +60,24 @@ def _range(interval: Interval) -> Interval:
     return Interval(low=interval.low, high=interval.high)
 
 
-def _workloads(made: Table) -> str:
-    """Critical batch sizes: a row an optimizer, a column a workload."""
-    cells: dict[str, dict[str, str]] = {}
+def _workloads(made: Table, curves: Sequence[Curve]) -> str:
+    """Critical batch sizes: a row an optimizer, a column a workload; marked where a best learning
+    rate lies at an edge of its range."""
+    workloads = list(dict.fromkeys(_workload(row.curve) for row in made.rows))
+    plain = [curve for curve in curves if curve.group["optimizer"] == BASELINE]
+    cells = {BASELINE: {_workload(curve): f"1{_mark(curve)}" for curve in plain}}
     for row in made.rows:
-        group = row.curve.group
-        workload = " ".join(str(group[name]) for name in ("workload", "dataset"))
-        cells.setdefault(row.name, {})[workload] = ratio_text(row.ratios[FIRST].interval)
-    workloads = list(dict.fromkeys(name for row in cells.values() for name in row))
+        ratio = ratio_text(row.ratios[FIRST].interval)
+        cells.setdefault(row.name, {})[_workload(row.curve)] = f"{ratio}{_mark(row.curve)}"
     return table(
         ("optimizer", *workloads),
         ([f"`{name}`", *(row.get(each, "–") for each in workloads)] for name, row in cells.items()),
     )
+
+
+def _workload(curve: Curve) -> str:
+    return " ".join(str(curve.group[name]) for name in ("workload", "dataset"))
+
+
+def _mark(curve: Curve) -> str:
+    return " †" if any(e.verdict == "edge" for p in curve.points for e in p.edges) else ""

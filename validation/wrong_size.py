@@ -10,8 +10,9 @@ Curves of one workload are not independent: medians have intervals by resampling
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +37,6 @@ Array = np.ndarray
 class Costs:
     """Of one curve."""
 
-    source: str
     workload: str
     optimizer: str
     critical: float
@@ -46,17 +46,15 @@ class Costs:
     """At each of ``TIMES`` the critical batch size, over those at it; NaN beyond the tested."""
 
 
-def costs(sources: Sequence[object] = tuple(SOURCES)) -> list[Costs]:
+def costs() -> list[Costs]:
     """Of every curve of plain training that has a critical batch size within the tested ones."""
     return [
         made
-        for source in sources
-        for curve, fit in FigureData(
-            Query(sources=(source,), where=SOURCES.get(str(source)))  # type: ignore[arg-type]
-        ).pairs
+        for source, where in SOURCES.items()
+        for curve, fit in FigureData(Query(sources=(source,), where=where)).pairs
         if fit is not None
         and _plain(curve.group.get("technique"))
-        and (made := _costs(str(source), curve.group, fit)) is not None
+        and (made := _costs(source, curve.group, fit)) is not None
     ]
 
 
@@ -65,8 +63,7 @@ def _plain(technique: object) -> bool:
     return set(keys) <= LEAVES_TRAINING_AS_IT_IS
 
 
-def _costs(source: str, group: object, fit: Regimes) -> Costs | None:
-    assert isinstance(group, dict)
+def _costs(source: str, group: Mapping[str, Any], fit: Regimes) -> Costs | None:
     critical = fit.critical_batch_size.value
     form_free = critical is not None
     if critical is None:
@@ -82,7 +79,6 @@ def _costs(source: str, group: object, fit: Regimes) -> Costs | None:
         for times in TIMES
     ]
     return Costs(
-        source=source,
         workload=f"{source} {group['workload']}",
         optimizer=str(group["optimizer"] or "not given"),
         critical=critical,

@@ -41,10 +41,10 @@ PARTS = (
     Part(
         name="validation, benchmarks, docs",
         folders=("validation", "benchmarks", "docs"),
-        ceiling=6_474,
+        ceiling=6_478,
         aim=4_200,
     ),
-    Part(name="tests", folders=("tests",), ceiling=66_569, aim=36_000),
+    Part(name="tests", folders=("tests",), ceiling=66_629, aim=36_000),
 )
 
 

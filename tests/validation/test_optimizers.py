@@ -30,6 +30,9 @@ def test_optimizers_of_three_workloads_are_pooled(monkeypatch: pytest.MonkeyPatc
     assert float(low) < 1 < float(high)
     first, _, *workloads = made["workloads"].splitlines()
     assert first.count("|") == 5
+    assert workloads[0].startswith("| `momentum` | 1")
+    (at_edges,) = (row for row in workloads if row.startswith("| `momentum-99`"))
+    assert at_edges.count("†") == 2
     assert any(row.startswith("| `muon` | – | – | 1") for row in workloads)
 
 

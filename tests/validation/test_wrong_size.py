@@ -65,7 +65,7 @@ def test_workloads_are_resampled_with_their_curves() -> None:
 
     def costs(workload: str, steps: float) -> Costs:
         return Costs(
-            source="own", workload=workload, optimizer="sgd", critical=1.0, form_free=True,
+            workload=workload, optimizer="sgd", critical=1.0, form_free=True,
             steps=np.full(len(TIMES), steps),
         )  # fmt: skip
 
