@@ -33,7 +33,11 @@ LIBRARY = [
     "lm-tiny",
 ]
 """Packaged experiments, besides the demo, whose files are in the library."""
-ASKED = [f"atlas-{name}" for name in ("markov", "mnist", "shakespeare", "stdlib", "teacher")]
+ASKED = [
+    *(f"atlas-{name}" for name in ("markov", "mnist", "shakespeare", "stdlib", "teacher")),
+    *(f"growth-{name}" for name in ("markov", "teacher", "text")),
+    *(f"half-life-{name}" for name in ("shakespeare", "stdlib")),
+]
 """Experiments of docs/findings/questions.md that are not trained yet."""
 BEGUN = "cifar10-resnet8-momentum"
 """One of them whose largest batch sizes are not trained yet."""
