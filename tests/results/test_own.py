@@ -34,7 +34,7 @@ LIBRARY = [
 ]
 """Packaged experiments, besides the demo, whose files are in the library."""
 ASKED = [
-    *(f"atlas-{name}" for name in ("markov", "mnist", "shakespeare", "stdlib", "teacher")),
+    *(f"atlas-{name}" for name in ("lstm", "markov", "mnist", "shakespeare", "stdlib")),
     *(f"growth-{name}" for name in ("markov", "teacher", "text")),
     *(f"half-life-{name}" for name in ("shakespeare", "stdlib")),
 ]
