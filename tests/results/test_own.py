@@ -38,7 +38,7 @@ ASKED = [
     *(f"atlas-{name}" for name in ("lstm", "mnist", "shakespeare", "stdlib")),
     *(f"growth-{name}" for name in ("markov", "teacher", "text")),
     *(f"half-life-{name}" for name in ("shakespeare", "stdlib")),
-    *(f"rules-markov{more}" for more in ("", "-half-life")),
+    *(f"rules-{name}{more}" for name in ("markov", "stdlib") for more in ("", "-half-life")),
 ]
 """Experiments of docs/findings/questions.md that are not trained yet."""
 BEGUN = "cifar10-resnet8-momentum"
