@@ -44,6 +44,8 @@ LEFT_OUT = (
 )
 """Columns that describe the machine or one run on it, or compare the rows of one folder."""
 
+MOST_DRAWN = 4
+"""So many times the trials that it wants a study draws at most, where some diverge."""
 _GROWS = ("trials_wanted", "keep", "estimator")
 """Columns of a study that a later run may change."""
 
@@ -187,16 +189,20 @@ def _with_noise(trials: pa.Table) -> pa.Array:
 
 
 def _finished(studies: pa.Table, trials: pa.Table) -> pa.Array:
-    """The studies that have as many feasible trials of their search as they want: an unfinished
-    one would cut every batch size of its curve to the few that it has."""
+    """The studies that have as many feasible trials of their search as they want, or have drawn
+    all that they may: an unfinished one would cut every batch size of its curve to the few that it
+    has."""
     columns = ["study", "role", "status", "stop_reason"]
     rows = trials.select(columns).to_pandas()
     of_search = rows["role"].isin(("search", "extension"))
     ended = rows["status"].eq("COMPLETE") | rows["stop_reason"].eq("dominated")
     have = rows[of_search & ended]["study"].value_counts()
-    wanted = studies.select(["study", "trials_wanted"]).to_pylist()
+    drawn = rows[of_search & (ended | rows["status"].eq("INFEASIBLE"))]["study"].value_counts()
+    wanted = {row["study"]: row["trials_wanted"] or 1 for row in studies.to_pylist()}
     done = [
-        row["study"] for row in wanted if have.get(row["study"], 0) >= (row["trials_wanted"] or 1)
+        study
+        for study, trials in wanted.items()
+        if have.get(study, 0) >= trials or drawn.get(study, 0) >= MOST_DRAWN * trials
     ]
     return pa.array(done, pa.string())
 

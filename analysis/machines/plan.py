@@ -171,7 +171,7 @@ def _plan(
         choices.append(choice)
     notes = [*times.notes(curve.label)]
     if lost := [n for n, each in zip(devices, bests, strict=True) if each is None]:
-        notes.append(Note("no_step_time", devices=lost))
+        notes.append(Note("no_step_time", devices=", ".join(map(str, lost))))
     if any(choice.is_bound for choice in choices):
         notes.append(Note("best_at_end"))
     if choices and not any(each.error for each in known):

@@ -23,6 +23,7 @@ def write_file(path: str, data: bytes | pa.Buffer, root: str | None = None) -> N
         FileNotFoundError: there is no ``root``.
     """
     folder, name = os.path.split(path)
+    folder = folder or os.curdir
     make_folder(folder, root)
     temporary = os.path.join(folder, f".{name}.{uuid.uuid4().hex[:8]}{TEMPORARY}")
     try:
@@ -68,7 +69,7 @@ def make_folder(folder: str, root: str | None = None) -> None:
         return
     if folder == root:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
-    parent = os.path.dirname(folder)
+    parent = os.path.dirname(folder) or os.curdir
     make_folder(parent, root)
     with suppress(FileExistsError):
         os.mkdir(folder)

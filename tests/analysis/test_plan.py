@@ -129,7 +129,7 @@ def test_what_is_measured_and_what_lies_between() -> None:
     assert np.isnan(measured.seconds("sgd", 3, np.array([16.0]))[0]).all()
     made = plan_of(plain_curve(SIZES, steps(SIZES)), measured, [1, 2, 3])
     assert [choice.devices for choice in made.choices] == [1, 2]
-    assert [note.values for note in made.notes if note.code == "no_step_time"] == [{"devices": [3]}]
+    assert [note.values for note in made.notes if note.code == "no_step_time"] == [{"devices": "3"}]
 
 
 def test_the_best_of_measured_batch_sizes_may_lie_beyond_them() -> None:

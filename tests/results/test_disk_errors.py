@@ -12,6 +12,7 @@ import pytest
 from results.errors import ResultsError
 from results.storage import disk_errors, local
 from results.storage.location import Location
+from results.storage.whole_file import write_file
 
 
 @pytest.fixture
@@ -76,3 +77,10 @@ def test_a_file_of_which_the_disk_does_not_tell_is_not_said_to_be_missing(
         patch.setattr(local.os, "stat", refuse)
         with pytest.raises(ResultsError, match="cannot read"):
             location.exists("trials/x")
+
+
+def test_a_path_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_file("here", b"content")
+    write_file("below/there", b"content")
+    assert (tmp_path / "here").read_bytes() == (tmp_path / "below" / "there").read_bytes()

@@ -35,7 +35,7 @@ LIBRARY = [
 """Packaged experiments, besides the demo, whose files are in the library."""
 ASKED = [
     *(f"arms-{name}" for name in ("digits", "mnist", "text")),
-    *(f"atlas-{name}" for name in ("lstm", "mnist", "shakespeare", "stdlib")),
+    *(f"atlas-{name}" for name in ("lstm", "mnist", "shakespeare")),
     *(f"growth-{name}" for name in ("markov", "teacher", "text")),
     *(f"half-life-{name}" for name in ("shakespeare", "stdlib")),
     *(f"rules-{name}{more}" for name in ("markov", "stdlib") for more in ("", "-half-life")),
@@ -110,6 +110,17 @@ def test_unfinished_studies_stay_out(folder: Path, tmp_path: Path) -> None:
     dominated = {**ended, "stop_reason": "dominated"}
     Store(folder).commit("synthetic", measurements=[], trials=[dominated])
     assert make([folder], tmp_path / "own") == 44
+
+
+def test_a_study_whose_trials_all_diverge_is_finished(folder: Path, tmp_path: Path) -> None:
+    more = synthetic.study_row("digits-mlp", "sgd", 64, trials_wanted=1)
+    diverged = {"status": "INFEASIBLE", "stop_reason": "diverged", "steps_to_target": None}
+    rows = [{**synthetic.trial_row("digits-mlp", "sgd", 64, i), **diverged} for i in range(4)]
+    Store(folder).add_studies([more])
+    Store(folder).commit("synthetic", measurements=[], trials=rows[:3])
+    assert make([folder], tmp_path / "own") == 48
+    Store(folder).commit("synthetic", measurements=[], trials=rows)
+    assert make([folder], tmp_path / "own") == 52
 
 
 def test_superseded_rows_stay_out(folder: Path, tmp_path: Path) -> None:
