@@ -24,11 +24,17 @@ from validation.page import ROOT, interval, table
 
 PAGE = ROOT / "docs" / "findings" / "wrong-batch-size.md"
 TIMES = (1 / 8, 1 / 4, 1 / 2, 2.0, 4.0, 8.0)
-SOURCES = {"own": "schedule = 'constant' AND experiment NOT LIKE 'atlas-%'", "published": None}
-"""What each has of plain training. The studies of the atlas are asked apart: questions.md."""
+LATER = ("atlas", "growth", "half-life", "rules")
+"""Experiments of questions.md, which the page had not seen: those of the atlas are asked apart."""
+BEFORE = " AND ".join(f"experiment NOT LIKE '{name}-%'" for name in LATER)
+SOURCES = {"own": f"schedule = 'constant' AND {BEFORE}", "published": None}
+"""What each has of plain training."""
+ATLAS = {"own": "experiment LIKE 'atlas-%'"}
 LEAVES_TRAINING_AS_IT_IS = {"precision", "noise_scale"}
 FEW = 5
 """Curves of an optimizer below which it has no row of its own."""
+LEAST = 3
+"""The same of curves that are newer than the page's tables."""
 RESAMPLES = 2000
 Array = np.ndarray
 
@@ -46,11 +52,11 @@ class Costs:
     """At each of ``TIMES`` the critical batch size, over those at it; NaN beyond the tested."""
 
 
-def costs() -> list[Costs]:
+def costs(sources: Mapping[str, str | None] = SOURCES) -> list[Costs]:
     """Of every curve of plain training that has a critical batch size within the tested ones."""
     return [
         made
-        for source, where in SOURCES.items()
+        for source, where in sources.items()
         for curve, fit in FigureData(Query(sources=(source,), where=where)).pairs
         if fit is not None
         and _plain(curve.group.get("technique"))
@@ -105,7 +111,12 @@ def tables() -> dict[str, str]:
     """What docs/findings/wrong-batch-size.md has."""
     given = costs()
     form_free = [each for each in given if each.form_free]
-    return {"all": _all(given), "form-free": _all(form_free), "optimizers": _optimizers(given)}
+    return {
+        "all": _all(given),
+        "form-free": _all(form_free),
+        "optimizers": _optimizers(given),
+        "atlas": _atlas(given, costs(ATLAS)),
+    }
 
 
 def _all(given: Sequence[Costs]) -> str:
@@ -145,6 +156,28 @@ def _optimizers(given: Sequence[Costs]) -> str:
             cells.append("–" if few else f"{np.median(known):.3g} of {len(known)}")
         rows.append([name, len(own), *cells])
     return table(("optimizer", "curves", *map(_times, TIMES)), rows)
+
+
+def _atlas(before: Sequence[Costs], later: Sequence[Costs]) -> str:
+    """A row an optimizer of curves that are newer than the table: their medians, and whether these
+    lie within 80 % of the curves before."""
+    ranges = [median(before, place)[1] for place in range(len(TIMES))]
+
+    def rows() -> Iterator[list[object]]:
+        for name in sorted({each.optimizer for each in later}):
+            own = [each for each in later if each.optimizer == name]
+            cells = []
+            for place, (low, high) in enumerate(ranges):
+                known = [float(each.steps[place]) for each in own if np.isfinite(each.steps[place])]
+                if len(known) < LEAST:
+                    cells.append("–")
+                    continue
+                middle = float(np.median(known))
+                outside = "" if low <= middle <= high else " ‡"
+                cells.append(f"{middle:.3g} of {len(known)}{outside}")
+            yield [f"`{name}`", len(own), *cells]
+
+    return table(("optimizer", "curves", *map(_times, TIMES)), rows())
 
 
 def _times(times: float) -> str:
