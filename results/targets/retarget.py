@@ -185,7 +185,8 @@ def _recompute(
         if names and target.metric not in names:
             raise _no_metric(target.metric, names)
     _refuse_unmeasured(results, trials[~recorded & ~measured], (~recorded).sum(), target)
-    foreign = results.trial_rows["source"].is_valid().to_numpy()
+    rows = results.trial_rows  # those that were trained here and then packaged have seeds
+    foreign = pc.and_(rows["source"].is_valid(), rows["seed"].is_null()).to_numpy()
     excluded = foreign & trials["status"].isin(("INFEASIBLE", "INCOMPLETE")).to_numpy()
     steps, miss = (np.where(excluded, np.nan, brackets[name]) for name in ("hit", "miss"))
     hit = ~np.isnan(steps)

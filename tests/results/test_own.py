@@ -36,7 +36,7 @@ LIBRARY = [
 ASKED = [
     *(f"arms-{name}" for name in ("digits", "mnist", "text")),
     *(f"atlas-{name}" for name in ("lstm", "mnist", "shakespeare")),
-    *(f"growth-{name}" for name in ("markov", "teacher", "text")),
+    *(f"growth-{name}" for name in ("markov", "text")),
     *(f"half-life-{name}" for name in ("shakespeare", "stdlib")),
     *(f"rules-{name}{more}" for name in ("markov", "stdlib") for more in ("", "-half-life")),
 ]
@@ -95,6 +95,42 @@ def test_measurements_come_with_what_goes_past_its_target(tmp_path: Path) -> Non
     assert set(found["run"]) == {SOURCE}
     assert "and its measurements" in on.sources["notes"].iloc[0]
     assert on.with_target("validation_error < 0.3").trials["steps_to_target"].tolist() == [4]
+
+
+def test_packaged_trials_have_the_same_steps_to_an_easier_target(tmp_path: Path) -> None:
+    """Those that were dominated, or diverged, after they had reached it too."""
+    goals = ["validation_error < 0.3", "validation_error < 0.1"]
+    study = synthetic.study_row("digits-mlp", "sgd", 16, trials_wanted=3, targets=goals)
+    row = synthetic.trial_row("digits-mlp", "sgd", 16, 0)
+    ends = [
+        {"status": "COMPLETE", "stop_reason": "target"},
+        {"status": "INCOMPLETE", "stop_reason": "dominated", "steps_to_target": None},
+        {"status": "INFEASIBLE", "stop_reason": "diverged", "steps_to_target": None},
+        {"status": "INCOMPLETE", "stop_reason": "dominated", "steps_to_target": None},
+        {"status": "INCOMPLETE", "stop_reason": "dominated", "steps_to_target": None},
+    ]
+    trials = [{**row, **end, "trial": f"t{i}", "seed": i + 1} for i, end in enumerate(ends)]
+    errors = [
+        (0.5, 0.2, 0.05),
+        (0.5, 0.4, 0.25),
+        (0.2, 0.5, 0.9),
+        (0.5, 0.4, 0.35),
+        (0.28, 0.3, 0.3),
+    ]
+    measured = [
+        {"trial": f"t{i}", "step": step, "examples": 16 * step, "validation_error": error}
+        for i, each in enumerate(errors)
+        for step, error in zip((2, 4, 8), each, strict=True)
+    ]
+    Store(tmp_path / "there").add_studies([study])
+    Store(tmp_path / "there").commit("synthetic", measurements=measured, trials=trials)
+    make([tmp_path / "there"], tmp_path / "own")
+    steps = []
+    for folder in ("there", "own"):
+        easier = results.open(tmp_path / folder).with_target(goals[0]).trials.set_index("trial")
+        steps.append(easier["steps_to_target"].reindex([f"t{i}" for i in range(5)]))
+    pd.testing.assert_series_equal(*steps)
+    assert steps[1].fillna(0).tolist() == [4, 8, 2, 0, 2]
 
 
 def test_unfinished_studies_stay_out(folder: Path, tmp_path: Path) -> None:
