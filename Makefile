@@ -63,7 +63,7 @@ truth: $(STAMP)
 	$(BIN)/python -m validation
 
 findings: $(STAMP)
-	$(BIN)/python -m validation noise-scale optimizers questions wrong-size
+	$(BIN)/python -m validation growth half-life noise-scale optimizers questions rules wrong-size
 	$(BIN)/python docs/measured.py
 	$(BIN)/python docs/pictures.py
 

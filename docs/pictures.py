@@ -1,13 +1,14 @@
 """The pictures of concepts.md: an exact curve, and simulated sweeps of it as `analysis` fits them;
-and those of findings/noise-scale.md and findings/wrong-batch-size.md, of packaged sweeps.
+and those of findings, of packaged sweeps.
 
 ``python docs/pictures.py`` writes docs/img/concepts-*.png and theirs, the same every time.
-Each is one panel, so that two stand side by side where there is room, and one below the other on a
-phone.
+Those of concepts are one panel each, so that two stand side by side where there is room, and one
+below the other on a phone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib as mpl
@@ -19,11 +20,18 @@ from matplotlib.ticker import NullLocator
 from analysis.figures.drawing.colours import FAINT, INK, tint
 from analysis.figures.drawing.facets import styles_of
 from analysis.figures.drawing.page import Page
-from analysis.figures.drawing.style import BLUE, VERMILION, log2_axis, log10_axis
+from analysis.figures.drawing.style import BLUE, VERMILION, curve_style, log2_axis, log10_axis
 from analysis.fit.convex import Array, Points
 from analysis.fit.knee import log_steps, theta
 from analysis.fit.locate import Located, locate
+from analysis.techniques.pooled import pooled
+from validation.growth import criticals
+from validation.half_life import FIXED, arms
 from validation.noise_scale import cases
+from validation.optimizers import BASELINE, ratios
+from validation.rules import CHEAP, RULES
+from validation.rules import costs as rule_costs
+from validation.rules import pooled as rule_mean
 from validation.wrong_size import TIMES, costs, median
 
 IMAGES = Path(__file__).resolve().parent / "img"
@@ -221,15 +229,131 @@ def wrong_size(ax: Axes) -> None:
     ax.legend(fontsize=6.5, loc="upper center", frameon=False)
 
 
+def optimizers(ax: Axes) -> None:
+    """Ratios to momentum: steps at the largest batch size against examples at the smallest."""
+    made = ratios()
+    means = pooled(made).rows
+    styles = styles_of([BASELINE, *means])
+    span = np.array([0.15, 10.0])
+    for name, row in means.items():
+        style = styles[name]
+        rows = [each.ratios for each in made.rows if each.name == name]
+        dots = [(r["min_examples"].interval.value, r["min_steps"].interval.value) for r in rows]
+        known = [(x, y) for x, y in dots if x and y]
+        ax.plot(
+            *zip(*known, strict=True), style.marker, color=tint(style.colour, 0.4), markersize=3
+        )
+        x, y = (row[quantity].ratio.interval for quantity in ("min_examples", "min_steps"))
+        if x.value and y.value and x.low and x.high and y.low and y.high:
+            ax.hlines(y.value, x.low, x.high, color=style.colour, linewidth=1)
+            ax.vlines(x.value, y.low, y.high, color=style.colour, linewidth=1)
+            ax.plot(x.value, y.value, style.marker, color=style.colour, markersize=5, label=name)
+    ax.plot(span, span, color=FAINT, linewidth=0.8, linestyle=":", zorder=1)
+    for draw in (ax.axhline, ax.axvline):
+        draw(1, color=FAINT, linewidth=0.6, zorder=1)
+    for text, left, top, side in (
+        ("shorter perfect scaling", 0.17, 8, "left"),
+        ("longer", 9, 0.17, "right"),
+    ):
+        above = "top" if top > 1 else "bottom"
+        ax.text(left, top, text, fontsize=6, color=FAINT, ha=side, va=above)
+    ax.set(xscale="log", yscale="log", xlim=span, ylim=span)
+    log10_axis(ax.xaxis, *span)
+    log10_axis(ax.yaxis, *span)
+    ax.set(xlabel="examples at the smallest batch size / momentum's",
+           ylabel="steps at the largest / momentum's")  # fmt: skip
+    ax.set_aspect("equal")
+    ax.legend(fontsize=5.5, loc="lower right", bbox_to_anchor=(1, 0.06), frameon=False)
+
+
+def rules(*axes: Axes) -> None:
+    """What each rule costs at each factor of the batch size, an optimizer a panel."""
+    given = [each for each in rule_costs() if not each.half_life]
+    for ax, optimizer in zip(axes, ("sgd", "momentum", "adamw"), strict=True):
+        for place, rule in enumerate(RULES):
+            own = [e for e in given if (e.optimizer, e.rule) == (optimizer, rule)]
+            times = sorted({each.times for each in own})
+            means = [rule_mean([each for each in own if each.times == t]) for t in times]
+            known = [(t, *mean.ends) for t, mean in zip(times, means, strict=True) if mean.value]
+            x, y, low, high = np.array(known, dtype=float).T
+            style = curve_style(place)
+            x = x * 2 ** (0.18 * (place - 1))  # beside each other
+            ax.vlines(x, low, high, color=tint(style.colour, 0.5), linewidth=0.8)
+            ax.plot(x, y, marker=style.marker, color=style.colour, markersize=3.5, label=rule)
+        ax.axhline(CHEAP, color=FAINT, linewidth=0.8, linestyle=":")
+        ax.axhline(1, color=FAINT, linewidth=0.6)
+        ax.set(xscale="log", yscale="log", title=optimizer, xlabel="batch size / that of the base")
+        log2_axis(ax.xaxis, 1 / 8, 32)
+        log10_axis(ax.yaxis, 0.5, 40)
+        ax.set_ylim(0.5, 40)
+    axes[0].set_ylabel("steps by the rule / tuned")
+    axes[-1].legend(fontsize=6.5, loc="upper left", frameon=False, title="learning rate",
+                    title_fontsize=6.5)  # fmt: skip
+
+
+def growth(*axes: Axes) -> None:
+    """Critical batch sizes against the examples to their target, a workload a panel: wider models
+    darker."""
+    given = criticals()
+    workloads = list(dict.fromkeys(each.workload for each in given))
+    for ax, workload in zip(axes, workloads, strict=False):
+        for optimizer, marker, base in (("sgd", "o", BLUE), ("adamw", "s", VERMILION)):
+            own = [e for e in given if (e.workload, e.optimizer) == (workload, optimizer)]
+            for place, width in enumerate(sorted({each.width for each in own})):
+                line = [e for e in own if e.width == width and e.critical["tested range"].value]
+                x = [each.examples for each in line]
+                ends = [each.critical["tested range"].ends for each in line]
+                y, low, high = np.array(ends, dtype=float).T
+                colour = tint(base, 0.25 + 0.25 * place)
+                ax.vlines(x, low, high, color=colour, linewidth=0.6)
+                ax.plot(x, y, marker=marker, color=colour, markersize=3.5, linewidth=1)
+            ax.plot([], [], marker=marker, color=base, markersize=3.5, label=optimizer)
+        ax.set(xscale="log", yscale="log", title=workload, xlabel="examples to target")
+        log10_axis(ax.xaxis, *ax.get_xlim())
+        log10_axis(ax.yaxis, *ax.get_ylim())
+        ax.legend(fontsize=6.5, loc="upper left", frameon=False, title="darker: wider",
+                  title_fontsize=6.5)  # fmt: skip
+    axes[0].set_ylabel("critical batch size (tested range)")
+
+
+def half_life(*axes: Axes) -> None:
+    """Examples to target of both kinds of beta2, a text a panel."""
+    given = arms()
+    for ax, text in zip(axes, dict.fromkeys(each.text for each in given), strict=False):
+        for place, arm in enumerate(each for each in given if each.text == text):
+            style = curve_style(place)
+            ax.plot(*zip(*sorted(arm.examples.items()), strict=True), marker=style.marker,
+                    color=style.colour, markersize=4, label=f"{arm.beta2} beta2"
+                    if arm.beta2 == FIXED else "fixed half-life")  # fmt: skip
+        ax.set(xscale="log", yscale="log", title=text, xlabel="batch size (sequences)")
+        log2_axis(ax.xaxis, 1, 64)
+        log10_axis(ax.yaxis, *ax.get_ylim())
+    axes[0].set_ylabel("sequences to target")
+    axes[0].legend(fontsize=6.5, frameon=False)
+
+
+FINDINGS: dict[Callable[..., None], tuple[str, int]] = {
+    noise_scale: ("noise-scale", 1),
+    wrong_size: ("wrong-batch-size", 1),
+    optimizers: ("optimizers", 1),
+    rules: ("rules", 3),
+    growth: ("growth", 1),
+    half_life: ("half-life", 1),
+}
+"""Pictures of docs/findings: the name, and how many panels."""
+
+
 def main() -> None:
     """Write all of them."""
     mpl.use("agg")
-    findings = {noise_scale: "noise-scale", wrong_size: "wrong-batch-size"}
-    for panel in (steps, examples, sweep, sweeps, noise_scale, wrong_size):
-        name = findings.get(panel, f"concepts-{panel.__name__}")
+    concepts = {each: (f"concepts-{each.__name__}", 1) for each in (steps, examples, sweep, sweeps)}
+    for draw, (name, panels) in (*concepts.items(), *FINDINGS.items()):
         with Page().context():
-            figure, ax = plt.subplots(figsize=(3.4, 2.9), layout="constrained")
-            panel(ax)
+            width = 3.4 if panels == 1 else 7.0
+            figure, axes = plt.subplots(
+                1, panels, figsize=(width, 2.9), layout="constrained", squeeze=False
+            )
+            draw(*axes[0])
             figure.savefig(IMAGES / f"{name}.png", dpi=216)
         print(f"wrote docs/img/{name}.png")
 

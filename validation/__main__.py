@@ -1,22 +1,35 @@
 """``python -m validation [PART …]``: simulate or compute parts, and renew what pages of
-docs/findings have of them: truth.md, and the pages of noise-scale, optimizers,
-questions and wrong-size."""
+docs/findings have of them: truth.md, and the pages of growth, half-life, noise-scale, optimizers,
+questions, rules and wrong-size."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from validation import goldens, noise_scale, optimizers, quadratic, questions, wrong_size
+from validation import (
+    goldens,
+    growth,
+    half_life,
+    noise_scale,
+    optimizers,
+    quadratic,
+    questions,
+    rules,
+    wrong_size,
+)
 from validation.page import PAGE, renew
 from validation.scenarios import BY_NAME
 
 EXACT = {
     "exact": (quadratic.tables, PAGE),
     "goldens": (goldens.tables, PAGE),
+    "growth": (growth.tables, growth.PAGE),
+    "half-life": (half_life.tables, half_life.PAGE),
     "noise-scale": (noise_scale.tables, noise_scale.PAGE),
     "optimizers": (optimizers.tables, optimizers.PAGE),
     "questions": (questions.tables, questions.PAGE),
+    "rules": (rules.tables, rules.PAGE),
     "wrong-size": (wrong_size.tables, wrong_size.PAGE),
 }
 """Parts that are computed, not simulated, and their pages."""

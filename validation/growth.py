@@ -23,8 +23,8 @@ from analysis.fit.knee_form import by_knee
 from analysis.fit.laws import LEAST, line
 from analysis.fit.random_effects import solve
 from analysis.fit.regimes import Regimes
+from results.reader import open as open_results
 from validation.page import ROOT, interval, table
-from workloads.registry import get
 
 PAGE = ROOT / "docs" / "findings" / "growth.md"
 EXPERIMENTS = {
@@ -32,7 +32,15 @@ EXPERIMENTS = {
     "markov": "growth-markov",
     "lm-transformer": "growth-text",
 }
-FORMS = ("form-free", "knee")
+PARAMETERS = {
+    "teacher": {16: 289, 32: 577, 64: 1153, 128: 2305},
+    "markov": {16: 596, 32: 1188, 64: 2372, 128: 4740},
+    "lm-transformer": {16: 7920, 24: 14184, 40: 31320, 64: 68544},
+}
+"""Of each width, so that no model is made here."""
+FORMS = ("form-free", "tested range", "knee")
+"""The regimes' critical batch size; the fewest examples over the fewest steps within the tested
+batch sizes, which needs no form either and is there where an end is not level; and the knee's."""
 BY_LOSS = {"teacher", "markov"}
 """Workloads whose least loss is known, so that a target is an excess loss."""
 PUBLISHED = {0.46: "2505.13738", 0.47: "2410.21676", 0.38: "2505.13738", 0.57: "2503.04715"}
@@ -58,10 +66,12 @@ class Critical:
 
 
 def criticals(source: Any = "own") -> list[Critical]:
-    """Of every curve and target that was reached at enough batch sizes."""
+    """Of every curve and target that was reached at enough batch sizes, of what is trained."""
+    trained = set(open_results(source).studies["experiment"])
     return [
         _critical(curve, fit)
         for experiment in EXPERIMENTS.values()
+        if experiment in trained
         for target in _targets(source, experiment)
         for curve, fit in _at(source, experiment, target).pairs
         if fit is not None
@@ -80,28 +90,30 @@ def _targets(source: Any, experiment: str) -> list[str]:
 def _critical(curve: Curve, fit: Regimes) -> Critical:
     group, first = curve.group, min(curve.points, key=lambda point: point.batch_size)
     free, knee = fit.critical_batch_size, by_knee(fit)[0]["critical_batch_size"]
+    tested = _interval(fit)
     within = knee.value is not None and fit.batch_sizes[0] <= knee.value <= fit.batch_sizes[-1]
     assert curve.target is not None
     assert first.steps is not None
-    width = int(group["fields.width"])
+    width = int(next(v for name, v in group.items() if name.removeprefix("fields.") == "width"))
     return Critical(
         workload=str(group["workload"]),
         optimizer=str(group["optimizer"]),
         width=width,
-        parameters=_parameters(str(group["workload"]), width),
+        parameters=PARAMETERS[str(group["workload"])][width],
         target=curve.target.value,
         examples=first.steps * first.batch_size,
         critical={
             "form-free": free if free.reached and free.value is not None else Interval(),
+            "tested range": tested,
             "knee": knee if within and knee.reached else Interval(),
         },
     )
 
 
-def _parameters(workload: str, width: int) -> int:
-    fields = {"text": "stdlib", "context": 32, "layers": 1, "heads": 2}
-    model = get(workload)(width=width, **(fields if workload == "lm-transformer" else {})).model()
-    return sum(parameter.numel() for parameter in model.parameters())
+def _interval(fit: Regimes) -> Interval:
+    """Within the tested batch sizes; open where an end of it is."""
+    ends = fit.located.tested("critical_batch_size", 0.9)
+    return Interval.of_logs(*ends) if np.isfinite(ends).all() else Interval()
 
 
 def along(given: Sequence[Critical], x: Callable[[Critical], float], form: str) -> Interval:
@@ -206,8 +218,8 @@ def _sizes(given: Sequence[Critical]) -> str:
             targets = sorted({each.target for each in own}, reverse=True)
             for width in sorted({each.width for each in own}):
                 cells = {e.target: e.critical["knee"] for e in own if e.width == width}
-                shown = [interval(cells[t]) if t in cells else "–" for t in targets]
-                yield [f"{workload} {width}", f"`{optimizer}`", *shown, *["–"] * (5 - len(shown))]
+                texts = [interval(cells[t]) if t in cells else "–" for t in targets]
+                yield [f"{workload} {width}", f"`{optimizer}`", *texts, *["–"] * (5 - len(texts))]
 
     return table(("workload, width", "optimizer", *(f"target {n}" for n in range(1, 6))), rows())
 

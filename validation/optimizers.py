@@ -28,9 +28,18 @@ QUANTITIES = {
 
 def tables(source: Any = "own") -> dict[str, str]:
     """What docs/findings/optimizers.md has."""
-    data = FigureData(Query(sources=(source,), where=WHERE, baseline=BASELINE))
+    data = _data(source)
     made, first = compared(data, quantities=list(QUANTITIES)), compared(data, quantities=[FIRST])
     return {"pooled": _pooled(made, first), "workloads": _workloads(made, data.curves)}
+
+
+def ratios(source: Any = "own") -> Table:
+    """Of each optimizer on each workload, to the baseline."""
+    return compared(_data(source), quantities=list(QUANTITIES))
+
+
+def _data(source: Any) -> FigureData:
+    return FigureData(Query(sources=(source,), where=WHERE, baseline=BASELINE))
 
 
 def _pooled(made: Table, first: Table) -> str:

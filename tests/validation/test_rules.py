@@ -1,0 +1,130 @@
+"""What rules for learning rates cost, of sweeps whose cost is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import results
+from analysis.fit.interval import Interval
+from results.store import Store
+from tests.results import synthetic
+from validation import rules
+from validation.page import blocks
+from validation.rules import Cost, costs, pooled, reach
+
+SEEDS = 7
+
+
+def cost(log_ratio: float, error: float, *, times: float = 2.0) -> Cost:
+    return Cost(
+        workload="digits-mlp digits", optimizer="sgd", rule="sqrt", half_life=False, times=times,
+        log_ratio=log_ratio, error=error, missed=0.0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("between", [0.0, 0.15])
+def test_intervals_hold_the_mean_cost(between: float) -> None:
+    """Five workloads, steps of seven seeds over those of two."""
+    rng, held = np.random.default_rng(43), 0
+    for _ in range(500):
+        given = []
+        for truth in rng.normal(np.log(1.2), between, 5):
+            ruled, tuned = (
+                rules._mean(rng.normal(mean, 0.1, n)) for mean, n in ((truth, SEEDS), (0.0, 6))
+            )
+            given.append(cost(ruled[0] - tuned[0], float(np.hypot(ruled[1], tuned[1]))))
+        made = pooled(given)
+        assert made.low is not None
+        assert made.high is not None
+        held += made.low <= 1.2 <= made.high
+    assert held / 500 >= 0.87
+
+
+def test_two_workloads_are_not_pooled() -> None:
+    assert pooled([cost(0.1, 0.1), cost(0.1, 0.1)]) == Interval()
+
+
+def test_a_rule_reaches_as_far_as_it_is_cheap_in_a_row() -> None:
+    means = {
+        0.5: Interval(value=2.0, low=1.9, high=2.1),
+        1.0: Interval(value=1.0, low=0.9, high=1.1),
+        2.0: Interval(value=1.0, low=0.95, high=1.05),
+        4.0: Interval(value=1.1, low=1.0, high=1.2),
+        8.0: Interval(value=1.3, low=1.2, high=1.4),
+        16.0: Interval(value=1.0, low=0.9, high=1.05),
+    }
+    assert reach(means) == (2.0, 4.0)
+    assert reach({2.0: Interval(value=1.5, low=1.4, high=1.6)}) == (1.0, 1.0)
+    assert reach({2.0: Interval()}) == (1.0, 1.0)
+
+
+def test_a_trial_that_misses_counts_as_its_budget(tmp_path: Path) -> None:
+    """Of made rows, beside the same by hand."""
+    store = Store(tmp_path)
+    for experiment, technique, role, by_size in (
+        ("rules-made", {"rule": "learning_rate sqrt, from 8"}, "search",
+         {8: (100, 110, None), 16: (50, 60, 70)}),
+        ("atlas-made", {}, "repeat", {8: (90, 100), 16: (55, 65)}),
+    ):  # fmt: skip
+        rows = [
+            {
+                **synthetic.trial_row("digits-mlp", "sgd", size, index),
+                **{
+                    "technique": technique,
+                    "role": role,
+                    "steps_to_target": steps,
+                    "budget_steps": 200,
+                },
+                "trial": f"{experiment}-{size}-{index}",
+            }
+            for size, each in by_size.items()
+            for index, steps in enumerate(each)
+        ]
+        made = [
+            {**row, "experiment": experiment, "study": f"{experiment}-{row['study']}"}
+            for row in rows
+        ]
+        store.commit(experiment, measurements=[], trials=made)
+    first, second = costs(tmp_path)
+    assert (first.times, second.times, first.rule, first.half_life) == (1, 2, "sqrt", False)
+    log = np.log
+    expected = (log(100) + log(110) + log(200)) / 3 - (log(90) + log(100)) / 2
+    assert first.log_ratio == pytest.approx(expected)
+    assert (first.missed, second.missed) == (1 / 3, 0)
+    assert f"≥ {np.exp(expected):.2f}" in rules.tables(tmp_path)["workloads"]
+
+
+@pytest.mark.slow
+def test_a_cost_is_that_of_a_query() -> None:
+    """Written again in SQL."""
+    sql = """
+    WITH logs AS (SELECT *, ln(coalesce(steps_to_target, budget_steps)) AS log FROM trials),
+      ruled AS (SELECT optimizer, batch_size, technique->>'rule' AS rule, avg(log) AS mean
+       FROM logs WHERE experiment = 'rules-digits' GROUP BY ALL),
+      tuned AS (SELECT optimizer, batch_size, avg(log) AS mean
+       FROM logs WHERE experiment = 'atlas-digits' AND role = 'repeat' GROUP BY ALL)
+    SELECT optimizer, batch_size, rule, exp(ruled.mean - tuned.mean) AS ratio
+    FROM ruled JOIN tuned USING (optimizer, batch_size)"""
+    answer: pd.DataFrame = results.open("own").query(sql)
+    by_query = {
+        (row["optimizer"], row["batch_size"] / 32, row["rule"].split()[1].strip(",")): row["ratio"]
+        for row in answer.to_dict("records")
+    }
+    made = {
+        (each.optimizer, each.times, each.rule): np.exp(each.log_ratio)
+        for each in costs("own")
+        if each.workload == "digits-mlp digits" and not each.half_life
+    }
+    assert made == pytest.approx(by_query)
+    assert len(made) == 81
+
+
+@pytest.mark.slow
+def test_the_page_has_the_present_tables() -> None:
+    """docs/findings/rules.md is not behind."""
+    text = rules.PAGE.read_text(encoding="utf-8")
+    assert blocks(text) == {name: made.strip() for name, made in rules.tables().items()}

@@ -1,0 +1,196 @@
+"""``python -m validation rules``: what a learning rate costs that a rule derives at another batch
+size, of the packaged sweeps ``rules-*`` beside those of ``atlas-*``, where it is tuned.
+
+Both sides are trials with fresh seeds: of a rule all, of the tuned rate the repeats of the best
+trials, so that no best trial's luck is in the ratio. A trial that does not reach its target counts
+as its whole budget. docs/findings/questions.md was written before they were trained.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.fit.interval import Interval
+from analysis.fit.random_effects import solve
+from results.reader import open as open_results
+from validation.page import ROOT, table
+
+PAGE = ROOT / "docs" / "findings" / "rules.md"
+RULES = ("none", "sqrt", "linear")
+HALF_LIFE = "half-life of beta2"
+CHEAP = 1.1
+"""A rule holds where it takes at most so many times the tuned steps."""
+BETWEEN_EVALUATIONS = float(np.log(1.05) / np.sqrt(12))
+"""The standard deviation of log steps that evaluations at a ratio of 1.05 leave open."""
+LEAST = 3
+"""Workloads below which a factor has no mean."""
+_RULE = re.compile(r"learning_rate (\w+)(, beta2 half_life)?, from (\d+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Of one rule on one workload at one batch size."""
+
+    workload: str
+    optimizer: str
+    rule: str
+    """That of the learning rate."""
+    half_life: bool
+    """Whether beta2 follows one too."""
+    times: float
+    """The batch size over that of the base."""
+    log_ratio: float
+    """Of the rule's steps over the tuned ones, geometric means of the seeds."""
+    error: float
+    missed: float
+    """The share of the rule's seeds that missed the target."""
+
+
+def costs(source: Any = "own") -> list[Cost]:
+    """Of every rule, workload and batch size that is trained, and tuned in the atlas."""
+    trials = open_results(source).trials
+    trials = trials.assign(rule=[json.loads(each).get("rule") for each in trials["technique"]])
+    tuned = trials[trials["experiment"].str.startswith("atlas-") & (trials["role"] == "repeat")]
+    by_rule = trials[trials["experiment"].str.startswith("rules-")]
+    keys = ["workload", "dataset", "optimizer", "batch_size"]
+    known = {tuple(key): _logs(rows) for key, rows in tuned.groupby(keys)}
+    made = []
+    for names, rows in by_rule.groupby([*keys, "rule"], sort=False):
+        *key, rule = names
+        parts = _RULE.fullmatch(str(rule))
+        if parts is None or tuple(key) not in known:
+            continue
+        (mean, error), (tuned_mean, tuned_error) = _mean(_logs(rows)), _mean(known[tuple(key)])
+        made.append(
+            Cost(
+                workload=" ".join(map(str, key[:2])),
+                optimizer=str(key[2]),
+                rule=parts[1],
+                half_life=parts[2] is not None,
+                times=int(rows["batch_size"].iloc[0]) / int(parts[3]),
+                log_ratio=mean - tuned_mean,
+                error=float(np.hypot(error, tuned_error)),
+                missed=float(rows["steps_to_target"].isna().mean()),
+            )
+        )
+    return made
+
+
+def _logs(rows: pd.DataFrame) -> np.ndarray:
+    return np.log(rows["steps_to_target"].fillna(rows["budget_steps"]).to_numpy(dtype=float))
+
+
+def _mean(logs: np.ndarray) -> tuple[float, float]:
+    """The mean and its standard error, with that of the steps between evaluations."""
+    error = np.hypot(logs.std(ddof=1) / np.sqrt(len(logs)), BETWEEN_EVALUATIONS)
+    return float(logs.mean()), float(error)
+
+
+def pooled(given: Sequence[Cost]) -> Interval:
+    """The mean ratio over workloads, of one rule at one factor."""
+    if len(given) < LEAST:
+        return Interval()
+    y, error = (
+        np.array([getattr(each, name) for each in given]) for name in ("log_ratio", "error")
+    )
+    made = solve(np.ones((len(y), 1)), y, error)
+    mean, by = float(made.values[0]), float(made.by[0])
+    return Interval.of_logs(mean, mean - by, mean + by)
+
+
+def reach(means: dict[float, Interval]) -> tuple[float, float]:
+    """Up to which factor above 1, in a row, the mean ratio is at most ``CHEAP``: as far as its
+    upper end is, and as far as its lower end is. 1 where it is not at twice the base."""
+    ends = []
+    for end in ("high", "low"):
+        furthest = 1.0
+        for times in sorted(times for times in means if times > 1):
+            value = getattr(means[times], end)
+            if value is None or value > CHEAP:
+                break
+            furthest = times
+        ends.append(furthest)
+    return ends[0], ends[1]
+
+
+def tables(source: Any = "own") -> dict[str, str]:
+    """What docs/findings/rules.md has."""
+    given = costs(source)
+    return {"pooled": _pooled(given), "workloads": _workloads(given)}
+
+
+def _pooled(given: Sequence[Cost]) -> str:
+    """A row an optimizer and rule, a column a factor of the batch size."""
+    times = _factors(given)
+
+    def rows() -> Iterator[list[object]]:
+        for (optimizer, half_life, rule), own in _groups(given):
+            means = {t: pooled([each for each in own if each.times == t]) for t in times}
+            surely, perhaps = reach(means)
+            open_above = perhaps == max((t for t in means if means[t].reached), default=1)
+            yield [
+                f"`{optimizer}`", _name(rule, half_life=half_life),
+                *(_ratio(means[t]) for t in times),
+                f"{surely:g} to {'≥ ' if open_above else ''}{perhaps:g}",
+            ]  # fmt: skip
+
+    return table(("optimizer", "rule", *map(_times, times), "within 10 % up to"), rows())
+
+
+def _workloads(given: Sequence[Cost]) -> str:
+    """The ratios themselves: a row a workload, optimizer and rule."""
+    times = _factors(given)
+
+    def rows() -> Iterator[list[object]]:
+        for (optimizer, half_life, rule), own in _groups(given):
+            for workload in dict.fromkeys(each.workload for each in own):
+                cells = {each.times: each for each in own if each.workload == workload}
+                yield [
+                    workload, f"`{optimizer}`", _name(rule, half_life=half_life),
+                    *(_cell(cells[t]) if t in cells else "–" for t in times),
+                ]  # fmt: skip
+
+    return table(("workload", "optimizer", "rule", *map(_times, times)), rows())
+
+
+def _groups(given: Sequence[Cost]) -> Iterator[tuple[tuple[str, bool, str], list[Cost]]]:
+    for optimizer in sorted({each.optimizer for each in given}):
+        for half_life in (False, True):
+            for rule in RULES:
+                own = [
+                    each for each in given
+                    if (each.optimizer, each.half_life, each.rule) == (optimizer, half_life, rule)
+                ]  # fmt: skip
+                if own:
+                    yield (optimizer, half_life, rule), own
+
+
+def _factors(given: Sequence[Cost]) -> list[float]:
+    return sorted({each.times for each in given})
+
+
+def _name(rule: str, *, half_life: bool) -> str:
+    return f"{rule}, {HALF_LIFE}" if half_life else rule
+
+
+def _times(times: float) -> str:
+    return f"{times:g} ×" if times >= 1 else f"1/{1 / times:g} ×"
+
+
+def _ratio(interval: Interval) -> str:
+    value, low, high = interval.value, interval.low, interval.high
+    if value is None or low is None or high is None:
+        return "–"
+    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def _cell(cost: Cost) -> str:
+    """``1.3``, or ``≥ 2.4`` where seeds missed the target."""
+    return f"{'≥ ' if cost.missed else ''}{np.exp(cost.log_ratio):.2f}"
