@@ -17,7 +17,8 @@ from pydantic import BaseModel, ConfigDict
 from analysis.figure_data import Query
 from analysis.fit.comparisons import ratio_text
 from analysis.fit.interval import Interval
-from analysis.techniques.table import RATIOS
+from analysis.techniques.pooled import LEAST
+from analysis.techniques.table import RATIOS, Table, p_text
 from batchscale import answers
 from results.reader import open as open_results
 
@@ -128,6 +129,7 @@ class Screen(BaseModel):
     title: str
     what: str
     experiment: str
+    picture: bool = True
 
     @property
     def data(self) -> Data:
@@ -148,8 +150,45 @@ class Screen(BaseModel):
         yield from (f"- {line}." for line in others(rows))
         file = f"{self.experiment}.png"
         plot = f"batchscale plot techniques {self.data.options} -o {file}"
+        if not self.picture:
+            yield f"\n```sh\n{self.data.command}\n```\n"
+            return
         yield f"\n```sh\n{self.data.command}\n{plot}\n```\n"
         yield f"![Ratios of each technique to plain training, with intervals](../img/{file})\n"
+
+
+class Mean(BaseModel):
+    """Experiments on several workloads: what each technique changes on average over them."""
+
+    model_config = FIXED
+
+    title: str
+    what: str
+    where: str
+
+    def text(self) -> Iterator[str]:
+        """A table, a row a technique that all of three workloads tested, and the command."""
+        yield f"## {self.title}\n\n{self.what}\n"
+        every = Data(name=self.title, where=self.where)
+        first = Data(name=self.title, where=self.where, quantities=("critical_batch_size",))
+        means, tested = (answers.pooled(table(data)).rows for data in (every, first))
+        names = ("critical_batch_size", "min_steps", "min_examples")
+        heads = ["technique", "critical batch size", "another workload", "corrected p"]
+        yield f"| {' | '.join([*heads, 'least steps', 'fewest examples'])} |\n|{'---|' * 6}"
+        for name, row in means.items():
+            whole, steps, examples = (row[quantity] for quantity in names)
+            if len(whole.workloads) < LEAST:
+                continue
+            p = p_text(tested[name][names[0]].ratio.corrected)
+            ends = whole.prediction
+            cells = [
+                ratio_text(whole.ratio.interval),
+                ratio_text(Interval(low=ends.low, high=ends.high)),
+                p,
+            ]
+            cells += [ratio_text(each.ratio.interval) for each in (steps, examples)]
+            yield f"| `{name}` | {' | '.join(cells)} |"
+        yield f"\n```sh\n{every.command} --pool\n```\n"
 
 
 class Claim(BaseModel):
@@ -223,6 +262,7 @@ class Sections(BaseModel):
     model_config = FIXED
 
     screens: tuple[Screen, ...] = ()
+    means: tuple[Mean, ...] = ()
     claims: tuple[Claim, ...] = ()
 
 
@@ -238,15 +278,21 @@ def listed(path: Path = LIST) -> Sections:
 def page(sections: Sections) -> str:
     """The page's text."""
     parts = [INTRODUCTION, *(part for screen in sections.screens for part in screen.text())]
+    parts += [part for mean in sections.means for part in mean.text()]
     parts += [VERDICTS, *(part for claim in sections.claims for part in claim.text())]
     return "\n".join(parts).strip("\n") + "\n"
 
 
 def measured(data: Data) -> list[dict[str, Any]]:
     """The rows of the table of techniques."""
+    return table(data).to_dicts()
+
+
+def table(data: Data) -> Table:
+    """The table of techniques itself."""
     query = Query(sources=(_opened(data.source),), where=data.where, baseline=data.baseline)
     quantities = data.quantities or None
-    return answers.techniques(query, correction=data.correction, quantities=quantities).to_dicts()
+    return answers.techniques(query, correction=data.correction, quantities=quantities)
 
 
 _opened = cache(open_results)

@@ -26,7 +26,7 @@ from analysis.fit.knee import log_steps, theta
 from analysis.fit.locate import Located, locate
 from analysis.techniques.pooled import pooled
 from validation.growth import criticals
-from validation.half_life import FIXED, arms
+from validation.half_life import FIXED, HALF_LIFE, arms
 from validation.noise_scale import cases
 from validation.optimizers import BASELINE, ratios
 from validation.rules import CHEAP, RULES
@@ -320,11 +320,12 @@ def half_life(*axes: Axes) -> None:
     """Examples to target of both kinds of beta2, a text a panel."""
     given = arms()
     for ax, text in zip(axes, dict.fromkeys(each.text for each in given), strict=False):
-        for place, arm in enumerate(each for each in given if each.text == text):
+        for place, kind in enumerate((FIXED, HALF_LIFE)):
+            (arm,) = (each for each in given if (each.text, each.beta2) == (text, kind))
             style = curve_style(place)
-            ax.plot(*zip(*sorted(arm.examples.items()), strict=True), marker=style.marker,
-                    color=style.colour, markersize=4, label=f"{arm.beta2} beta2"
-                    if arm.beta2 == FIXED else "fixed half-life")  # fmt: skip
+            name = "beta2 fixed" if kind == FIXED else "half-life fixed"
+            x, y = zip(*sorted(arm.examples.items()), strict=True)
+            ax.plot(x, y, marker=style.marker, color=style.colour, markersize=4, label=name)
         ax.set(xscale="log", yscale="log", title=text, xlabel="batch size (sequences)")
         log2_axis(ax.xaxis, 1, 64)
         log10_axis(ax.yaxis, *ax.get_ylim())
@@ -338,7 +339,7 @@ FINDINGS: dict[Callable[..., None], tuple[str, int]] = {
     optimizers: ("optimizers", 1),
     rules: ("rules", 3),
     growth: ("growth", 1),
-    half_life: ("half-life", 1),
+    half_life: ("half-life", 2),
 }
 """Pictures of docs/findings: the name, and how many panels."""
 

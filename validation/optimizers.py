@@ -6,10 +6,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+from scipy.special import ndtri
+
 from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData, Query
 from analysis.fit.comparisons import ratio_text
 from analysis.fit.interval import Interval
+from analysis.fit.knee_form import by_knee
+from analysis.fit.random_effects import solve
+from analysis.fit.regimes import Regimes
 from analysis.techniques.pooled import LEAST, Pooled, PooledTable, pooled
 from analysis.techniques.table import Table, p_text
 from analysis.techniques.table import table as compared
@@ -30,7 +36,11 @@ def tables(source: Any = "own") -> dict[str, str]:
     """What docs/findings/optimizers.md has."""
     data = _data(source)
     made, first = compared(data, quantities=list(QUANTITIES)), compared(data, quantities=[FIRST])
-    return {"pooled": _pooled(made, first), "workloads": _workloads(made, data.curves)}
+    return {
+        "pooled": _pooled(made, first),
+        "workloads": _workloads(made, data.curves),
+        "knee": _knees(data.pairs),
+    }
 
 
 def ratios(source: Any = "own") -> Table:
@@ -82,6 +92,40 @@ def _workloads(made: Table, curves: Sequence[Curve]) -> str:
         ("optimizer", *workloads),
         ([f"`{name}`", *(row.get(each, "–") for each in workloads)] for name, row in cells.items()),
     )
+
+
+def _knees(pairs: Sequence[tuple[Curve, Regimes | None]]) -> str:
+    """The mean ratio of the knees' critical batch sizes: a row an optimizer, over the workloads
+    where both knees have one within the tested batch sizes."""
+    logs: dict[str, dict[str, tuple[float, float]]] = {}
+    for curve, fit in pairs:
+        if fit is not None and (made := _knee(fit)) is not None:
+            logs.setdefault(str(curve.group["optimizer"]), {})[_workload(curve)] = made
+    plain = logs.pop(BASELINE, {})
+
+    def rows() -> Iterator[list[object]]:
+        for name, own in logs.items():
+            shared = [(own[each], plain[each]) for each in own if each in plain]
+            if len(shared) < LEAST:
+                yield [f"`{name}`", len(shared), "open"]
+                continue
+            y = np.array([mine[0] - base[0] for mine, base in shared])
+            deviation = np.array([np.hypot(mine[1], base[1]) for mine, base in shared])
+            mean = solve(np.ones((len(shared), 1)), y, deviation)
+            value, by = float(mean.values[0]), float(mean.by[0])
+            ends = Interval.of_logs(value, value - by, value + by)
+            yield [f"`{name}`", len(shared), ratio_text(ends)]
+
+    return table(("optimizer", "workloads", "critical batch size by the knee"), rows())
+
+
+def _knee(fit: Regimes) -> tuple[float, float] | None:
+    """Log critical batch size of the knee and its standard error."""
+    value, low, high = by_knee(fit)[0]["critical_batch_size"].ends
+    first, last = fit.batch_sizes[0], fit.batch_sizes[-1]
+    if value is None or low is None or high is None or not first <= value <= last:
+        return None
+    return float(np.log(value)), float(np.log(high / low) / (2 * ndtri(0.95)))
 
 
 def _workload(curve: Curve) -> str:

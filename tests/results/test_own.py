@@ -34,11 +34,10 @@ LIBRARY = [
 ]
 """Packaged experiments, besides the demo, whose files are in the library."""
 ASKED = [
-    *(f"arms-{name}" for name in ("digits", "mnist", "text")),
+    *(f"arms-{name}" for name in ("mnist", "text")),
     *(f"atlas-{name}" for name in ("lstm", "mnist", "shakespeare")),
     *(f"growth-{name}" for name in ("markov", "text")),
-    "half-life-shakespeare",
-    *("rules-markov-half-life", "rules-stdlib", "rules-stdlib-half-life"),
+    *("rules-stdlib", "rules-stdlib-half-life"),
 ]
 """Experiments of docs/findings/questions.md that are not trained yet."""
 BEGUN = "cifar10-resnet8-momentum"

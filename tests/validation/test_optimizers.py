@@ -34,6 +34,8 @@ def test_optimizers_of_three_workloads_are_pooled(monkeypatch: pytest.MonkeyPatc
     (at_edges,) = (row for row in workloads if row.startswith("| `momentum-99`"))
     assert at_edges.count("†") == 2
     assert any(row.startswith("| `muon` | – | – | 1") for row in workloads)
+    (adam,) = (row for row in made["knee"].splitlines() if row.startswith("| `adam` |"))
+    assert [cell.strip() for cell in adam.split("|")[2:4]] == ["2", "open"]
 
 
 def test_two_workloads_are_not_pooled(monkeypatch: pytest.MonkeyPatch) -> None:
