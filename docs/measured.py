@@ -130,6 +130,7 @@ class Screen(BaseModel):
     what: str
     experiment: str
     picture: bool = True
+    """Or else the table has all techniques."""
 
     @property
     def data(self) -> Data:
@@ -143,7 +144,8 @@ class Screen(BaseModel):
         rows = measured(self.data)
         yield f"| technique | {' | '.join(RATIOS.values())} |\n|{'---|' * (len(RATIOS) + 1)}"
         for row in rows:
-            if row["tested"] and any(map(_differs, row["ratios"].values())):
+            differs = any(map(_differs, row["ratios"].values()))
+            if row["tested"] and (differs or not self.picture):
                 ratios = (_cell(row["ratios"][name]) for name in RATIOS)
                 yield f"| `{row['name']}` | {' | '.join(ratios)} |"
         yield ""

@@ -34,8 +34,8 @@ LIBRARY = [
 ]
 """Packaged experiments, besides the demo, whose files are in the library."""
 ASKED = [
-    *(f"arms-{name}" for name in ("mnist", "text")),
-    *(f"atlas-{name}" for name in ("lstm", "mnist", "shakespeare")),
+    "arms-text",
+    *(f"atlas-{name}" for name in ("lstm", "mnist")),
     *(f"growth-{name}" for name in ("markov", "text")),
     *("rules-stdlib", "rules-stdlib-half-life"),
 ]
