@@ -109,8 +109,8 @@ def _knees(pairs: Sequence[tuple[Curve, Regimes | None]]) -> str:
             if len(shared) < LEAST:
                 yield [f"`{name}`", len(shared), "open"]
                 continue
-            y = np.array([mine[0] - base[0] for mine, base in shared])
-            deviation = np.array([np.hypot(mine[1], base[1]) for mine, base in shared])
+            y = np.array([own_knee[0] - base[0] for own_knee, base in shared])
+            deviation = np.array([np.hypot(own_knee[1], base[1]) for own_knee, base in shared])
             mean = solve(np.ones((len(shared), 1)), y, deviation)
             value, by = float(mean.values[0]), float(mean.by[0])
             ends = Interval.of_logs(value, value - by, value + by)
