@@ -34,7 +34,6 @@ LIBRARY = [
 ]
 """Packaged experiments, besides the demo, whose files are in the library."""
 ASKED = [
-    "arms-text",
     *(f"atlas-{name}" for name in ("lstm", "mnist")),
     *(f"growth-{name}" for name in ("markov", "text")),
     *("rules-stdlib", "rules-stdlib-half-life"),
