@@ -17,10 +17,10 @@ from pydantic import BaseModel, ConfigDict
 from analysis.figure_data import Query
 from analysis.fit.comparisons import ratio_text
 from analysis.fit.interval import Interval
-from analysis.techniques.pooled import LEAST
-from analysis.techniques.table import RATIOS, Table, p_text
+from analysis.techniques.table import RATIOS, Table
 from batchscale import answers
 from results.reader import open as open_results
+from validation.optimizers import FIRST, QUANTITIES, pooled_table
 
 DOCS = Path(__file__).resolve().parent
 PAGE = DOCS / "findings" / "techniques.md"
@@ -169,27 +169,11 @@ class Mean(BaseModel):
     where: str
 
     def text(self) -> Iterator[str]:
-        """A table, a row a technique that all of three workloads tested, and the command."""
+        """A table, a row a technique, and the command."""
         yield f"## {self.title}\n\n{self.what}\n"
-        every = Data(name=self.title, where=self.where)
-        first = Data(name=self.title, where=self.where, quantities=("critical_batch_size",))
-        means, tested = (answers.pooled(table(data)).rows for data in (every, first))
-        names = ("critical_batch_size", "min_steps", "min_examples")
-        heads = ["technique", "critical batch size", "another workload", "corrected p"]
-        yield f"| {' | '.join([*heads, 'least steps', 'fewest examples'])} |\n|{'---|' * 6}"
-        for name, row in means.items():
-            whole, steps, examples = (row[quantity] for quantity in names)
-            if len(whole.workloads) < LEAST:
-                continue
-            p = p_text(tested[name][names[0]].ratio.corrected)
-            ends = whole.prediction
-            cells = [
-                ratio_text(whole.ratio.interval),
-                ratio_text(Interval(low=ends.low, high=ends.high)),
-                p,
-            ]
-            cells += [ratio_text(each.ratio.interval) for each in (steps, examples)]
-            yield f"| `{name}` | {' | '.join(cells)} |"
+        every = Data(name=self.title, where=self.where, quantities=(*QUANTITIES,))
+        first = Data(name=self.title, where=self.where, quantities=(FIRST,))
+        yield pooled_table("technique", table(every), table(first)).rstrip()
         yield f"\n```sh\n{every.command} --pool\n```\n"
 
 

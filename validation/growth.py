@@ -19,9 +19,9 @@ from scipy.special import ndtri
 from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData, Query
 from analysis.fit.interval import Interval
-from analysis.fit.knee_form import by_knee
+from analysis.fit.knee_form import critical_within
 from analysis.fit.laws import LEAST, line
-from analysis.fit.random_effects import solve
+from analysis.fit.random_effects import mean
 from analysis.fit.regimes import Regimes
 from results.reader import open as open_results
 from validation.page import ROOT, interval, table
@@ -43,8 +43,9 @@ FORMS = ("form-free", "tested range", "knee")
 batch sizes, which needs no form either and is there where an end is not level; and the knee's."""
 BY_LOSS = {"teacher", "markov"}
 """Workloads whose least loss is known, so that a target is an excess loss."""
-PUBLISHED = {0.46: "2505.13738", 0.47: "2410.21676", 0.38: "2505.13738", 0.57: "2503.04715"}
-"""Exponents against data, and their arXiv numbers: two of critical, two of best batch sizes."""
+PUBLISHED = (0.38, 0.46, 0.47, 0.57)
+"""Exponents against data: 0.46 (arXiv:2505.13738) and 0.47 (arXiv:2410.21676) of critical batch
+sizes, 0.38 (arXiv:2505.13738) and 0.57 (arXiv:2503.04715) of the best ones."""
 NARROW = 0.15
 """The half width below which an exponent is an answer."""
 _NORMAL = float(ndtri(0.95))
@@ -89,9 +90,7 @@ def _targets(source: Any, experiment: str) -> list[str]:
 
 def _critical(curve: Curve, fit: Regimes) -> Critical:
     group, first = curve.group, min(curve.points, key=lambda point: point.batch_size)
-    free, knee = fit.critical_batch_size, by_knee(fit)[0]["critical_batch_size"]
-    tested = _interval(fit)
-    within = knee.value is not None and fit.batch_sizes[0] <= knee.value <= fit.batch_sizes[-1]
+    free, knee = fit.critical_batch_size, critical_within(fit)
     assert curve.target is not None
     assert first.steps is not None
     width = int(next(v for name, v in group.items() if name.removeprefix("fields.") == "width"))
@@ -104,8 +103,8 @@ def _critical(curve: Curve, fit: Regimes) -> Critical:
         examples=first.steps * first.batch_size,
         critical={
             "form-free": free if free.reached and free.value is not None else Interval(),
-            "tested range": tested,
-            "knee": knee if within and knee.reached else Interval(),
+            "tested range": _interval(fit),
+            "knee": knee if knee.reached else Interval(),
         },
     )
 
@@ -127,9 +126,8 @@ def along(given: Sequence[Critical], x: Callable[[Critical], float], form: str) 
     if len(slopes) < LEAST:
         return Interval()
     values, errors = np.array(slopes).T
-    mean = solve(np.ones((len(slopes), 1)), values, errors)
-    value, by = float(mean.values[0]), float(mean.by[0])
-    return Interval(value=value, low=value - by, high=value + by)
+    value, low, high = mean(values, errors)
+    return Interval(value=value, low=low, high=high)
 
 
 def by_size(given: Sequence[Critical], form: str) -> tuple[Interval, float | None]:
@@ -198,7 +196,7 @@ def _agrees(exponent: Interval) -> str:
     low, high = exponent.low, exponent.high
     if low is None or high is None:
         return "–"
-    return ", ".join(f"{p:g}" for p in sorted(PUBLISHED) if low <= p <= high) or "none"
+    return ", ".join(f"{p:g}" for p in PUBLISHED if low <= p <= high) or "none"
 
 
 def _text(exponent: Interval) -> str:

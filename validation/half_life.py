@@ -39,11 +39,15 @@ class Arm:
 
 
 def arms(source: Any = "own", where: str = WHERE) -> list[Arm]:
-    """Of every text; a fixed beta2 first."""
+    """Of every text; a fixed beta2 first.
+
+    Raises:
+        ResultsError: the source cannot be read, or has no such trial.
+    """
     pairs = FigureData(Query(sources=(source,), where=where)).pairs
     rules = [json.loads(curve.group["technique"]).get("rule") for curve, _ in pairs]
     (base,) = {int(at[1]) for rule in rules if (at := re.search(r"from (\d+)", rule or ""))}
-    return [
+    made = [
         Arm(
             text=str(curve.group["dataset"]),
             beta2=FIXED if rule is None else HALF_LIFE,
@@ -53,6 +57,7 @@ def arms(source: Any = "own", where: str = WHERE) -> list[Arm]:
         for rule, (curve, fit) in zip(rules, pairs, strict=True)
         if fit is not None
     ]
+    return sorted(made, key=lambda arm: (arm.text, arm.beta2))
 
 
 def penalty(located: Located, base: int) -> Interval:
@@ -70,7 +75,7 @@ def verdict(fixed: Interval, half_life: Interval) -> str:
     if fixed.low is None or half_life.high is None or fixed.value is None:
         return "not known"
     if fixed.low <= 1:
-        return "no penalty to explain"
+        return "not known" if fixed.high is None or fixed.high > 1 else "no penalty to explain"
     return "an artefact" if half_life.high < fixed.value else "not shown to be one"
 
 

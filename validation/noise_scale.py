@@ -20,7 +20,7 @@ import pandas as pd
 from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData, Query
 from analysis.fit.interval import Interval
-from analysis.fit.knee_form import by_knee
+from analysis.fit.knee_form import critical_within
 from analysis.noise.scales import WINDOWS, Trajectory, by_curve
 from results.noise_estimate import NoiseEstimate
 from validation.page import ROOT, interval, number, table
@@ -86,9 +86,7 @@ def cases(source: Any = "own", where: str = WHERE) -> list[Case]:
         trajectory = trajectories[len(trajectories) // 2]
         critical, knee = Interval(), Interval()
         if fit is not None:
-            critical, knee = fit.critical_batch_size, by_knee(fit)[0]["critical_batch_size"]
-            if not knee.value or not fit.batch_sizes[0] <= knee.value <= fit.batch_sizes[-1]:
-                knee = Interval()
+            critical, knee = fit.critical_batch_size, critical_within(fit)
         variant = ", ".join([workload, *named])
         made.append(
             Case(curve=curve, variant=variant, trajectory=trajectory, critical=critical, knee=knee)

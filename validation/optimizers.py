@@ -13,8 +13,8 @@ from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData, Query
 from analysis.fit.comparisons import ratio_text
 from analysis.fit.interval import Interval
-from analysis.fit.knee_form import by_knee
-from analysis.fit.random_effects import solve
+from analysis.fit.knee_form import critical_within
+from analysis.fit.random_effects import mean
 from analysis.fit.regimes import Regimes
 from analysis.techniques.pooled import LEAST, Pooled, PooledTable, pooled
 from analysis.techniques.table import Table, p_text
@@ -37,7 +37,7 @@ def tables(source: Any = "own") -> dict[str, str]:
     data = _data(source)
     made, first = compared(data, quantities=list(QUANTITIES)), compared(data, quantities=[FIRST])
     return {
-        "pooled": _pooled(made, first),
+        "pooled": pooled_table("optimizer", made, first),
         "workloads": _workloads(made, data.curves),
         "knee": _knees(data.pairs),
     }
@@ -52,13 +52,14 @@ def _data(source: Any) -> FigureData:
     return FigureData(Query(sources=(source,), where=WHERE, baseline=BASELINE))
 
 
-def _pooled(made: Table, first: Table) -> str:
-    """A row an optimizer; p of the first quantity alone, which is what is tested."""
+def pooled_table(what: str, made: Table, first: Table) -> str:
+    """A row an optimizer or technique (``what``) of ``made``, the ratios of all quantities; p of
+    those of ``first``, the first quantity alone, which is what is tested."""
     if len({_workload(row.curve) for row in made.rows}) < LEAST:
         return f"Fewer than {LEAST} workloads are trained yet: nothing is pooled.\n"
     means, tested = pooled(made), pooled(first)
     ratios = (text for name in QUANTITIES.values() for text in (name, "another workload"))
-    head = ("optimizer", "workloads", *ratios, "corrected p")
+    head = (what, "workloads", *ratios, "corrected p")
     return table(head, _means(means, tested))
 
 
@@ -111,9 +112,7 @@ def _knees(pairs: Sequence[tuple[Curve, Regimes | None]]) -> str:
                 continue
             y = np.array([own_knee[0] - base[0] for own_knee, base in shared])
             deviation = np.array([np.hypot(own_knee[1], base[1]) for own_knee, base in shared])
-            mean = solve(np.ones((len(shared), 1)), y, deviation)
-            value, by = float(mean.values[0]), float(mean.by[0])
-            ends = Interval.of_logs(value, value - by, value + by)
+            ends = Interval.of_logs(*mean(y, deviation))
             yield [f"`{name}`", len(shared), ratio_text(ends)]
 
     return table(("optimizer", "workloads", "critical batch size by the knee"), rows())
@@ -121,9 +120,8 @@ def _knees(pairs: Sequence[tuple[Curve, Regimes | None]]) -> str:
 
 def _knee(fit: Regimes) -> tuple[float, float] | None:
     """Log critical batch size of the knee and its standard error."""
-    value, low, high = by_knee(fit)[0]["critical_batch_size"].ends
-    first, last = fit.batch_sizes[0], fit.batch_sizes[-1]
-    if value is None or low is None or high is None or not first <= value <= last:
+    value, low, high = critical_within(fit).ends
+    if value is None or low is None or high is None:
         return None
     return float(np.log(value)), float(np.log(high / low) / (2 * ndtri(0.95)))
 

@@ -78,6 +78,11 @@ def interval(quantity: Interval) -> str:
     return "open" if high is None else f"≤ {short(high)}"
 
 
+def times(factor: float) -> str:
+    """``1/4 ×``, ``1 ×``, ``8 ×``."""
+    return f"{factor:g} ×" if factor >= 1 else f"1/{1 / factor:g} ×"
+
+
 def counts(name: str) -> Path:
     """The file of a part's counts."""
     return PAGE.parent / "truth" / f"{name}.csv"

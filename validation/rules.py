@@ -18,9 +18,11 @@ import numpy as np
 import pandas as pd
 
 from analysis.fit.interval import Interval
-from analysis.fit.random_effects import solve
+from analysis.fit.random_effects import mean
+from analysis.techniques.pooled import LEAST
 from results.reader import open as open_results
-from validation.page import ROOT, table
+from validation.page import ROOT, interval, table
+from validation.page import times as text_of
 
 PAGE = ROOT / "docs" / "findings" / "rules.md"
 RULES = ("none", "sqrt", "linear")
@@ -29,8 +31,6 @@ CHEAP = 1.1
 """A rule holds where it takes at most so many times the tuned steps."""
 BETWEEN_EVALUATIONS = float(np.log(1.05) / np.sqrt(12))
 """The standard deviation of log steps that evaluations at a ratio of 1.05 leave open."""
-LEAST = 3
-"""Workloads below which a factor has no mean."""
 _RULE = re.compile(r"learning_rate (\w+)(, beta2 half_life)?, from (\d+)")
 
 
@@ -67,7 +67,7 @@ def costs(source: Any = "own") -> list[Cost]:
         parts = _RULE.fullmatch(str(rule))
         if parts is None or tuple(key) not in known:
             continue
-        (mean, error), (tuned_mean, tuned_error) = _mean(_logs(rows)), _mean(known[tuple(key)])
+        ruled, reference = _mean(_logs(rows)), _mean(known[tuple(key)])
         made.append(
             Cost(
                 workload=" ".join(map(str, key[:2])),
@@ -75,8 +75,8 @@ def costs(source: Any = "own") -> list[Cost]:
                 rule=parts[1],
                 half_life=parts[2] is not None,
                 times=int(rows["batch_size"].iloc[0]) / int(parts[3]),
-                log_ratio=mean - tuned_mean,
-                error=float(np.hypot(error, tuned_error)),
+                log_ratio=ruled[0] - reference[0],
+                error=float(np.hypot(ruled[1], reference[1])),
                 missed=float(rows["steps_to_target"].isna().mean()),
             )
         )
@@ -97,12 +97,8 @@ def pooled(given: Sequence[Cost]) -> Interval:
     """The mean ratio over workloads, of one rule at one factor."""
     if len(given) < LEAST:
         return Interval()
-    y, error = (
-        np.array([getattr(each, name) for each in given]) for name in ("log_ratio", "error")
-    )
-    made = solve(np.ones((len(y), 1)), y, error)
-    mean, by = float(made.values[0]), float(made.by[0])
-    return Interval.of_logs(mean, mean - by, mean + by)
+    ratios = np.array([each.log_ratio for each in given])
+    return Interval.of_logs(*mean(ratios, np.array([each.error for each in given])))
 
 
 def reach(means: dict[float, Interval]) -> tuple[float, float]:
@@ -137,11 +133,11 @@ def _pooled(given: Sequence[Cost]) -> str:
             open_above = perhaps == max((t for t in means if means[t].reached), default=1)
             yield [
                 f"`{optimizer}`", _name(rule, half_life=half_life),
-                *(_ratio(means[t]) for t in times),
+                *(interval(means[t]) for t in times),
                 f"{surely:g} to {'≥ ' if open_above else ''}{perhaps:g}",
             ]  # fmt: skip
 
-    return table(("optimizer", "rule", *map(_times, times), "within 10 % up to"), rows())
+    return table(("optimizer", "rule", *map(text_of, times), "within 10 % up to"), rows())
 
 
 def _workloads(given: Sequence[Cost]) -> str:
@@ -157,7 +153,7 @@ def _workloads(given: Sequence[Cost]) -> str:
                     *(_cell(cells[t]) if t in cells else "–" for t in times),
                 ]  # fmt: skip
 
-    return table(("workload", "optimizer", "rule", *map(_times, times)), rows())
+    return table(("workload", "optimizer", "rule", *map(text_of, times)), rows())
 
 
 def _groups(given: Sequence[Cost]) -> Iterator[tuple[tuple[str, bool, str], list[Cost]]]:
@@ -178,17 +174,6 @@ def _factors(given: Sequence[Cost]) -> list[float]:
 
 def _name(rule: str, *, half_life: bool) -> str:
     return f"{rule}, {HALF_LIFE}" if half_life else rule
-
-
-def _times(times: float) -> str:
-    return f"{times:g} ×" if times >= 1 else f"1/{1 / times:g} ×"
-
-
-def _ratio(interval: Interval) -> str:
-    value, low, high = interval.value, interval.low, interval.high
-    if value is None or low is None or high is None:
-        return "–"
-    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def _cell(cost: Cost) -> str:

@@ -21,6 +21,7 @@ from analysis.fit.interval import Interval
 from analysis.fit.knee_form import by_knee
 from analysis.fit.regimes import Regimes
 from validation.page import ROOT, interval, table
+from validation.page import times as text_of
 
 PAGE = ROOT / "docs" / "findings" / "wrong-batch-size.md"
 TIMES = (1 / 8, 1 / 4, 1 / 2, 2.0, 4.0, 8.0)
@@ -128,7 +129,7 @@ def _all(given: Sequence[Costs]) -> str:
             ends = zip(("value", "low", "high"), steps.ends, strict=True)
             compute = Interval(**{end: times * value for end, value in ends if value is not None})
             yield [
-                _times(times), count, interval(steps), f"{low:.2f} to {high:.2f}",
+                text_of(times), count, interval(steps), f"{low:.2f} to {high:.2f}",
                 interval(compute), f"{times * low:.2f} to {times * high:.2f}",
                 f"{(1 + 1 / times) / 2:.3g}",
             ]  # fmt: skip
@@ -155,7 +156,7 @@ def _optimizers(given: Sequence[Costs]) -> str:
             few = len(known) < FEW
             cells.append("–" if few else f"{np.median(known):.3g} of {len(known)}")
         rows.append([name, len(own), *cells])
-    return table(("optimizer", "curves", *map(_times, TIMES)), rows)
+    return table(("optimizer", "curves", *map(text_of, TIMES)), rows)
 
 
 def _atlas(before: Sequence[Costs], later: Sequence[Costs]) -> str:
@@ -177,8 +178,4 @@ def _atlas(before: Sequence[Costs], later: Sequence[Costs]) -> str:
                 cells.append(f"{middle:.3g} of {len(known)}{outside}")
             yield [f"`{name}`", len(own), *cells]
 
-    return table(("optimizer", "curves", *map(_times, TIMES)), rows())
-
-
-def _times(times: float) -> str:
-    return f"{times:g} ×" if times >= 1 else f"1/{1 / times:g} ×"
+    return table(("optimizer", "curves", *map(text_of, TIMES)), rows())

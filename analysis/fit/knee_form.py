@@ -36,6 +36,14 @@ def check_form(form: str) -> None:
         raise ResultsError(f"there is no form {form!r}", hint=hint)
 
 
+def critical_within(fit: Regimes) -> Interval:
+    """The knee's critical batch size where it lies within the tested ones, or else open."""
+    critical = by_knee(fit)[0]["critical_batch_size"]
+    low, high = fit.batch_sizes[0], fit.batch_sizes[-1]
+    known = critical.value is not None and low <= critical.value <= high
+    return critical if known else Interval()
+
+
 def by_knee(fit: Regimes) -> tuple[Mapping[str, Interval], list[Note]]:
     """The quantities of ``fit`` by its knee, and notes on the form.
 

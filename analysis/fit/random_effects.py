@@ -59,6 +59,13 @@ def solve(design: Array, y: Array, deviation: Array, *, level: float = 0.9) -> S
     )
 
 
+def mean(y: Array, deviation: Array, *, level: float = 0.9) -> tuple[float, float, float]:
+    """The mean of estimates (n,), n > 1, with the ends of its interval."""
+    made = solve(np.ones((len(y), 1)), y, deviation, level=level)
+    value, by = float(made.values[0]), float(made.by[0])
+    return value, value - by, value + by
+
+
 _DRAWS = 1000
 
 

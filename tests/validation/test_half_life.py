@@ -41,6 +41,7 @@ def test_verdicts() -> None:
     assert verdict(high, none) == "an artefact"
     assert verdict(high, Interval(value=1.9, low=1.4, high=2.4)) == "not shown to be one"
     assert verdict(none, none) == "no penalty to explain"
+    assert verdict(Interval(value=1.2, low=0.9, high=1.6), none) == "not known"
     assert verdict(Interval(), none) == verdict(high, Interval()) == "not known"
 
 
