@@ -185,8 +185,9 @@ def _recompute(
         if names and target.metric not in names:
             raise _no_metric(target.metric, names)
     _refuse_unmeasured(results, trials[~recorded & ~measured], (~recorded).sum(), target)
-    rows = results.trial_rows  # those that were trained here and then packaged have seeds
-    foreign = pc.and_(rows["source"].is_valid(), rows["seed"].is_null()).to_numpy()
+    rows = results.trial_rows  # of packaged ones, those that batchscale trained have both
+    trained = pc.and_(rows["seed"].is_valid(), rows["metaparameters"].is_valid())
+    foreign = pc.and_(rows["source"].is_valid(), pc.invert(trained)).to_numpy()
     excluded = foreign & trials["status"].isin(("INFEASIBLE", "INCOMPLETE")).to_numpy()
     steps, miss = (np.where(excluded, np.nan, brackets[name]) for name in ("hit", "miss"))
     hit = ~np.isnan(steps)
