@@ -14,20 +14,22 @@ from experiments.config.yaml_lines import read
 from experiments.factors.ramp import Ramp
 from tests.problems import measurements, train
 
-EXPERIMENT = """\
-name: lm
-workload: lm-transformer
-grid:
-  batch_size: 4
-  optimizer: adamw
-  schedule: linear
+MODEL = """\
   text: stdlib
   context: 32
   layers: 1
   width: 32
   heads: 2
   validation_tokens: 4096
-search: {learning_rate: 0.002, decay: 1, end_factor: 0.05, weight_decay: 0.0, beta2: 0.99}
+"""
+EXPERIMENT = f"""\
+name: lm
+workload: lm-transformer
+grid:
+  batch_size: 4
+  optimizer: adamw
+  schedule: linear
+{MODEL}search: {{learning_rate: 0.002, decay: 1, end_factor: 0.05, weight_decay: 0.0, beta2: 0.99}}
 trials: 4
 budget: 1200 steps
 target: validation_cross_entropy < 2.2
@@ -77,19 +79,13 @@ def test_the_ramp_proposed_saves_steps_within_the_tolerance(tmp_path: Path) -> N
     assert losses < 1 + made.tolerance, ratios
 
 
-CONSTANT = """\
+CONSTANT = f"""\
 name: constant
 workload: lm-transformer
 grid:
   batch_size: 2
   optimizer: adamw
-  text: stdlib
-  context: 32
-  layers: 1
-  width: 32
-  heads: 2
-  validation_tokens: 4096
-search: {learning_rate: 0.0014, weight_decay: 0.0, beta2: 0.99}
+{MODEL}search: {{learning_rate: 0.0014, weight_decay: 0.0, beta2: 0.99}}
 trials: 24
 budget: 4000 steps
 target: validation_cross_entropy < 2.1
