@@ -25,8 +25,11 @@ NAMES = ["", " ", ".", "..", "/", "dir", "dir.csv", "nowhere", "nowhere/x", LONG
 
 
 @pytest.fixture
-def place(here: Path) -> Path:
-    """A folder with things of every kind."""
+def place(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with things of every kind, in one of its own: ``..`` has no other test's logs."""
+    here = here / "work"
+    here.mkdir()
+    monkeypatch.chdir(here)
     (here / "dir").mkdir()
     (here / "dir.csv").mkdir()
     (here / "dir.yaml").mkdir()
