@@ -242,6 +242,7 @@ def _curves(
     parts = list(groups.split(trials.frame))
     targets = [str(target(runs.rows, rows) or "") for _, rows in parts]
     texts = labels([group for group, _ in parts], targets)
+    studies = None if studies is None else _with_plans(studies)
     return [
         _curve(group, text, runs, rows, groups.over, studies, estimator)
         for (group, rows), text in zip(parts, texts, strict=True)
@@ -323,16 +324,21 @@ def _with_edges(point: Point, runs: Runs, rows: Rows, spaces: Mapping[str, str])
     return replace(point, edges=sides)
 
 
+def _with_plans(studies: pd.DataFrame) -> pd.DataFrame:
+    """``studies`` with whether each is ``_current``, and its ``_last`` target."""
+    now = current(studies) if "experiment_yaml" in studies else True
+    named = studies["targets"] if "targets" in studies else [None] * len(studies)
+    last = pd.Series([_last_target(text) for text in named], studies.index, dtype=object)
+    return studies.assign(_current=now, _last=last)
+
+
 def _planned(
     group: Mapping[str, Any], studies: pd.DataFrame, goal: Target | None, trained: Collection[str]
 ) -> set[int]:
-    """Batch sizes of studies of this curve; not those that are ``trained``, but not to its target
-    as they are to be."""
-    of_curve = pd.Series(current(studies) if "experiment_yaml" in studies else True, studies.index)
-    if "targets" in studies:
-        last = [_last_target(text) for text in studies["targets"]]
-        due = [each is None or each == goal for each in last]
-        of_curve &= ~studies["study"].isin(trained) | pd.Series(due, studies.index, dtype=bool)
+    """Batch sizes of studies of this curve (``_with_plans``); not those that are ``trained``, but
+    not to its target as they are to be."""
+    due = [each is None or each == goal for each in studies["_last"]]
+    of_curve = studies["_current"] & (~studies["study"].isin(trained) | np.asarray(due, dtype=bool))
     for name, value in group.items():
         if name in studies:
             cells = studies[name]
