@@ -130,8 +130,11 @@ def status(source: str | Path | Location | Results) -> Status:
     trials = at_present_targets(run.trials[_COLUMNS], targets, lambda: run)
     claims = [] if run.location is None else Claims(run.location).live()
     claims = [claim for claim in claims if claim["info"].get("study")]
+    again = trials["stop_reason"].eq("error") | trials["moved"] & trials["steps_to_target"].isna()
+    recorded = {*trials["trial"][~again]}  # among them trials of packs that still run
     running: Counter[str] = Counter()
     for claim in claims:
+        claim["trials"] = [trial for trial in claim["trials"] if trial not in recorded]
         running[claim["info"]["study"]] += len(claim["trials"])
     by_study = dict(tuple(trials.groupby("study")))
     every: dict[tuple[str, str], dict[str, Any]] = {}

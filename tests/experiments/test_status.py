@@ -10,11 +10,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import results
 from batchscale.cli.sweep import _time_left
 from experiments.execution.ledger import Ledger
 from experiments.records.status import status
 from experiments.scheduling import rounds
 from results.errors import ResultsError
+from results.run_state.claims import Claims
+from results.storage.location import Location
 from results.store import Store
 from tests.experiments.test_sweep import experiment, run
 from tests.results import synthetic
@@ -73,6 +76,17 @@ def test_what_is_left_and_running(tmp_path: Path) -> None:
     idle = replace(before_the_first, packs=found.packs.iloc[:0])
     assert _time_left(idle).endswith("; nothing runs now")
     ledger.release("pack")
+
+
+def test_what_a_pack_has_recorded_does_not_run(tmp_path: Path) -> None:
+    run(tmp_path, experiment(keep="off", batch_size="64"))
+    study = status(tmp_path).studies.study[0]
+    recorded = [*results.open(tmp_path).trials["trial"][:2]]
+    claim = Claims(Location.of(tmp_path)).take("pack", [*recorded, "one"], info={"study": study})
+    found = status(tmp_path)
+    assert found.studies.running.tolist() == found.packs.trials.tolist() == [1]
+    assert claim is not None
+    claim.release()
 
 
 def test_rows_that_do_not_say_their_budget(tmp_path: Path) -> None:
