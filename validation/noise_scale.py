@@ -1,11 +1,11 @@
 """``python -m validation noise-scale``: how well the gradient noise scale predicts the critical
 batch size, of the packaged sweeps that recorded it (``results/own/experiments/noise-*.yaml``).
 
-What is compared was decided before these sweeps were trained: of each curve the trials at one batch
-size, the middle one of those whose trials reached the target, since a user who predicts does not
-know the curve; five parts of their trajectory (``analysis.noise.scales.WINDOWS``, and weighted by
-improvement); and four uses of it. What is fitted for a curve is
-fitted on the other workloads' alone.
+What is compared was decided when the first of these sweeps was there: of each curve the trials at
+one batch size, the middle one of those whose trials reached the target, since a user who predicts
+does not know the curve; five parts of their trajectory (``analysis.noise.scales.WINDOWS``, and
+weighted by improvement); and four uses of it. What is fitted for a curve is fitted on the other
+workloads' alone.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Score:
 
     curves: int
     median: Interval
-    """With its interval at 90 %, by resampling variants of workloads."""
+    """With its interval at 90 %, by resampling workloads with their curves."""
     ninth: float
     """The factor that 90 % of them stay within."""
     shift: float
@@ -206,7 +206,7 @@ def score(made: Sequence[Prediction]) -> Score:
     form."""
     errors = _errors(made)
     size = np.abs(errors)
-    names = np.array([case.variant for case, _ in made if case.knee.value])
+    names = np.array([case.workload for case, _ in made if case.knee.value])
     blocks = [size[names == name] for name in dict.fromkeys(names)]
     draw = np.random.default_rng(40)
     picked = draw.integers(0, len(blocks), (RESAMPLES, len(blocks)))
@@ -226,7 +226,12 @@ def score(made: Sequence[Prediction]) -> Score:
 def tables(source: Any = "own") -> dict[str, str]:
     """What docs/findings/noise-scale.md has."""
     given = cases(source)
-    return {"scores": _scores(given), "optimizers": _optimizers(given), "curves": _curves(given)}
+    return {
+        "scores": _scores(given),
+        "workloads": _workloads(given),
+        "optimizers": _optimizers(given),
+        "curves": _curves(given),
+    }
 
 
 def _scores(given: Sequence[Case]) -> str:
@@ -245,6 +250,19 @@ def _scores(given: Sequence[Case]) -> str:
         rows.append(row)
     head = ("part of the trajectory", "prediction", "curves", "median factor", "90 % within")
     return table((*head, "predicted / measured", "within the form-free ends"), rows)
+
+
+def _workloads(given: Sequence[Case]) -> str:
+    """By how much the row *chosen* misses, and no prediction: a row a workload."""
+    made, none = chosen(given), predictions("path", NOTHING, given)
+    rows: list[list[object]] = []
+    for name in dict.fromkeys(case.workload for case in given):
+        own, by_none = ([each for each in of if each[0].workload == name] for of in (made, none))
+        scored = [case for case, _ in own if case.knee.value]
+        misses = (np.exp(np.median(np.abs(_errors(each)))) for each in (own, by_none))
+        variants = len({case.variant for case in scored})
+        rows.append([name, variants, len(scored), *(f"{miss:.2g}" for miss in misses)])
+    return table(("workload", "variants", "curves", "chosen misses by", NOTHING), rows)
 
 
 def _optimizers(given: Sequence[Case]) -> str:

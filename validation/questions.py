@@ -29,7 +29,8 @@ FROM trials WHERE {ATLAS} GROUP BY ALL ORDER BY percent_diverged DESC, optimizer
     "How many steps does each optimizer take at the ends of its curve?": f"""
 SELECT optimizer, min(steps_to_target) FILTER (batch_size = 4) AS at_4,
   min(steps_to_target) FILTER (batch_size = 1024) AS at_1024
-FROM trials WHERE {ATLAS} AND replicate = 0 GROUP BY ALL ORDER BY at_1024""",
+FROM trials WHERE experiment = 'atlas-digits' AND role <> 'repeat' AND replicate = 0
+GROUP BY ALL ORDER BY at_1024""",
     "How does the best learning rate grow with the batch size, as a power?": """
 SELECT optimizer, round(regr_slope(ln(rate), ln(batch_size)), 2) AS power, count(*) AS batch_sizes
 FROM (SELECT optimizer, batch_size, arg_min(learning_rate, steps_to_target) AS rate FROM trials
@@ -53,7 +54,7 @@ FROM (SELECT study, replicate, min(steps_to_target) AS best FROM trials
 JOIN (SELECT study, steps_to_target AS again FROM trials
   WHERE experiment = 'atlas-digits' AND role = 'repeat') USING (study)
 WHERE again IS NOT NULL""",
-    "What did stopping dominated trials save?": """
+    "How many steps of their budgets did dominated trials not need, at most?": """
 SELECT round(100 * (1 - sum(steps_run) / sum(budget_steps)), 1) AS percent_of_their_steps,
   count(*) AS trials
 FROM trials WHERE stop_reason = 'dominated'""",

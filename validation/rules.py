@@ -49,8 +49,10 @@ class Cost:
     log_ratio: float
     """Of the rule's steps over the tuned ones, geometric means of the seeds."""
     error: float
-    missed: float
-    """The share of the rule's seeds that missed the target."""
+    missed: bool
+    """Whether seeds of the rule missed the target: the ratio is a lower bound."""
+    tuned_missed: bool
+    """Whether seeds of the tuned rate did: an upper bound."""
 
 
 def costs(source: Any = "own") -> list[Cost]:
@@ -60,14 +62,15 @@ def costs(source: Any = "own") -> list[Cost]:
     tuned = trials[trials["experiment"].str.startswith("atlas-") & (trials["role"] == "repeat")]
     by_rule = trials[trials["experiment"].str.startswith("rules-")]
     keys = ["workload", "dataset", "optimizer", "batch_size"]
-    known = {tuple(key): _logs(rows) for key, rows in tuned.groupby(keys)}
+    known = {tuple(key): rows for key, rows in tuned.groupby(keys)}
     made = []
     for names, rows in by_rule.groupby([*keys, "rule"], sort=False):
         *key, rule = names
         parts = _RULE.fullmatch(str(rule))
         if parts is None or tuple(key) not in known:
             continue
-        ruled, reference = _mean(_logs(rows)), _mean(known[tuple(key)])
+        reference = known[tuple(key)]
+        ruled, best = _mean(rows), _mean(reference)
         made.append(
             Cost(
                 workload=" ".join(map(str, key[:2])),
@@ -75,30 +78,39 @@ def costs(source: Any = "own") -> list[Cost]:
                 rule=parts[1],
                 half_life=parts[2] is not None,
                 times=int(rows["batch_size"].iloc[0]) / int(parts[3]),
-                log_ratio=ruled[0] - reference[0],
-                error=float(np.hypot(ruled[1], reference[1])),
-                missed=float(rows["steps_to_target"].isna().mean()),
+                log_ratio=ruled[0] - best[0],
+                error=float(np.hypot(ruled[1], best[1])),
+                missed=bool(rows["steps_to_target"].isna().any()),
+                tuned_missed=bool(reference["steps_to_target"].isna().any()),
             )
         )
     return made
 
 
-def _logs(rows: pd.DataFrame) -> np.ndarray:
-    return np.log(rows["steps_to_target"].fillna(rows["budget_steps"]).to_numpy(dtype=float))
+def _mean(rows: pd.DataFrame) -> tuple[float, float]:
+    """The mean log of the steps and its standard error, with that of the steps between evaluations.
 
-
-def _mean(logs: np.ndarray) -> tuple[float, float]:
-    """The mean and its standard error, with that of the steps between evaluations."""
-    error = np.hypot(logs.std(ddof=1) / np.sqrt(len(logs)), BETWEEN_EVALUATIONS)
-    return float(logs.mean()), float(error)
+    Several searches have learning rates of their own: their means scatter more than their seeds do.
+    """
+    steps = rows["steps_to_target"].fillna(rows["budget_steps"])
+    logs = pd.Series(np.log(steps.to_numpy(dtype=float)), rows.index)
+    error = logs.std(ddof=1) / np.sqrt(len(logs))
+    searches = logs.groupby(rows["replicate"].fillna(0)).mean()
+    if len(searches) > 1:
+        error = max(error, searches.std(ddof=1) / np.sqrt(len(searches)))
+    return float(logs.mean()), float(np.hypot(error, BETWEEN_EVALUATIONS))
 
 
 def pooled(given: Sequence[Cost]) -> Interval:
-    """The mean ratio over workloads, of one rule at one factor."""
+    """The mean ratio over workloads, of one rule at one factor; a bound alone where seeds missed
+    the target, since nothing says how many steps more they need."""
     if len(given) < LEAST:
         return Interval()
     ratios = np.array([each.log_ratio for each in given])
-    return Interval.of_logs(*mean(ratios, np.array([each.error for each in given])))
+    made = Interval.of_logs(*mean(ratios, np.array([each.error for each in given])))
+    if any(each.missed for each in given):
+        made = Interval(low=made.low)
+    return Interval(high=made.high) if any(each.tuned_missed for each in given) else made
 
 
 def reach(means: dict[float, Interval]) -> tuple[float, float]:
@@ -177,5 +189,7 @@ def _name(rule: str, *, half_life: bool) -> str:
 
 
 def _cell(cost: Cost) -> str:
-    """``1.3``, or ``≥ 2.4`` where seeds missed the target."""
-    return f"{'≥ ' if cost.missed else ''}{np.exp(cost.log_ratio):.2f}"
+    """``1.3``; ``≥ 2.4`` where seeds missed the target, ``≤ 2.4`` where seeds of the tuned rate
+    did, ``? 2.4`` where both."""
+    bound = {(True, False): "≥ ", (False, True): "≤ ", (True, True): "? "}
+    return f"{bound.get((cost.missed, cost.tuned_missed), '')}{np.exp(cost.log_ratio):.2f}"

@@ -20,7 +20,7 @@ from analysis.figure_data import FigureData, Query
 from analysis.fit.interval import Interval
 from analysis.fit.knee_form import by_knee
 from analysis.fit.regimes import Regimes
-from validation.page import ROOT, interval, table
+from validation.page import ROOT, interval, share, table
 from validation.page import times as text_of
 
 PAGE = ROOT / "docs" / "findings" / "wrong-batch-size.md"
@@ -161,7 +161,7 @@ def _optimizers(given: Sequence[Costs]) -> str:
 
 def _atlas(before: Sequence[Costs], later: Sequence[Costs]) -> str:
     """A row an optimizer of curves that are newer than the table: their medians, and whether these
-    lie within 80 % of the curves before."""
+    lie within 80 % of the curves before; all of them, and how many single ones do."""
     ranges = [median(before, place)[1] for place in range(len(TIMES))]
 
     def rows() -> Iterator[list[object]]:
@@ -177,5 +177,13 @@ def _atlas(before: Sequence[Costs], later: Sequence[Costs]) -> str:
                 outside = "" if low <= middle <= high else " ‡"
                 cells.append(f"{middle:.3g} of {len(known)}{outside}")
             yield [f"`{name}`", len(own), *cells]
+        of_all = [median(later, place) for place in range(len(TIMES))]
+        yield ["all", len(later), *(f"{interval(made)} of {count}" for made, _, count in of_all)]
+        inside = []
+        for place, (low, high) in enumerate(ranges):
+            single = np.array([each.steps[place] for each in later])
+            single = single[np.isfinite(single)]
+            inside.append(f"{share(np.sum((low <= single) & (single <= high)), len(single))} %")
+        yield ["single curves within", len(later), *inside]
 
     return table(("optimizer", "curves", *map(text_of, TIMES)), rows())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,20 +23,26 @@ SEEDS = 7
 def cost(log_ratio: float, error: float, *, times: float = 2.0) -> Cost:
     return Cost(
         workload="digits-mlp digits", optimizer="sgd", rule="sqrt", half_life=False, times=times,
-        log_ratio=log_ratio, error=error, missed=0.0,
+        log_ratio=log_ratio, error=error, missed=False, tuned_missed=False,
     )  # fmt: skip
+
+
+def rows(logs: np.ndarray, searches: int = 1) -> pd.DataFrame:
+    steps = {"steps_to_target": np.exp(logs), "budget_steps": 1000}
+    return pd.DataFrame({**steps, "replicate": np.arange(len(logs)) % searches})
 
 
 @pytest.mark.parametrize("between", [0.0, 0.15])
 def test_intervals_hold_the_mean_cost(between: float) -> None:
-    """Five workloads, steps of seven seeds over those of two."""
+    """Five workloads, steps of seven seeds over those of three searches, whose learning rates
+    differ."""
     rng, held = np.random.default_rng(43), 0
     for _ in range(500):
         given = []
         for truth in rng.normal(np.log(1.2), between, 5):
-            ruled, tuned = (
-                rules._mean(rng.normal(mean, 0.1, n)) for mean, n in ((truth, SEEDS), (0.0, 6))
-            )
+            ruled = rules._mean(rows(rng.normal(truth, 0.1, SEEDS)))
+            rates = np.tile(rng.normal(0.0, 0.1, 3), SEEDS)
+            tuned = rules._mean(rows(rng.normal(rates, 0.1), searches=3))
             given.append(cost(ruled[0] - tuned[0], float(np.hypot(ruled[1], tuned[1]))))
         made = pooled(given)
         assert made.low is not None
@@ -46,6 +53,19 @@ def test_intervals_hold_the_mean_cost(between: float) -> None:
 
 def test_two_workloads_are_not_pooled() -> None:
     assert pooled([cost(0.1, 0.1), cost(0.1, 0.1)]) == Interval()
+
+
+def test_seeds_that_miss_leave_a_bound() -> None:
+    given = [cost(0.1, 0.1), cost(0.2, 0.1), cost(0.3, 0.1)]
+    whole = pooled(given)
+    missed = replace(given[0], missed=True)
+    of_tuned = replace(given[1], tuned_missed=True)
+    assert pooled([missed, *given[1:]]) == Interval(low=whole.low)
+    assert pooled([given[0], of_tuned, given[2]]) == Interval(high=whole.high)
+    assert pooled([missed, of_tuned, given[2]]) == Interval()
+    cells = [rules._cell(each) for each in (given[0], missed, of_tuned)]
+    assert cells == ["1.11", "≥ 1.11", "≤ 1.22"]
+    assert rules._cell(replace(missed, tuned_missed=True)) == "? 1.11"
 
 
 def test_a_rule_reaches_as_far_as_it_is_cheap_in_a_row() -> None:
@@ -94,7 +114,7 @@ def test_a_trial_that_misses_counts_as_its_budget(tmp_path: Path) -> None:
     log = np.log
     expected = (log(100) + log(110) + log(200)) / 3 - (log(90) + log(100)) / 2
     assert first.log_ratio == pytest.approx(expected)
-    assert (first.missed, second.missed) == (1 / 3, 0)
+    assert (first.missed, second.missed, first.tuned_missed) == (True, False, False)
     assert f"≥ {np.exp(expected):.2f}" in rules.tables(tmp_path)["workloads"]
 
 
