@@ -30,6 +30,9 @@ TEXTS = {
     "{n:count} as not having reached it",
     # Of points
     "censored": "nothing reached the target at {at:sizes}",
+    "runs_mostly_missed": "most runs missed the target at {at:sizes}: no mean is known",
+    "runs_missed": "runs missed the target at {at:sizes}: the mean is that of the others, and lies "
+    "too low",
     "infeasible": "no trial stayed feasible at {at:sizes}",
     "dominated": "the best is not known at {at:sizes}: these trials were dominated by others",
     "maybe_lower": "the best of these trials may be lower at {at:sizes}: trials among them were "
@@ -77,12 +80,12 @@ TEXTS = {
     "too_few_sizes": "{sizes}, and the regimes need three",
     "penalty": "a small-batch penalty: batch size {first:,.4g} needs {factor:.2f} times the fewest "
     "{units}, which batch size {best} needs; perfect scaling is measured from there",
-    "small_end": "the small end {level}: {rise:.0%} more {units} after two doublings, slope "
+    "small_end": "the small end {level}: {rise:.0%} more {units} {after}, slope "
     "{slope}; the fewest {units} are an upper bound",
-    "large_end": "the large end {level}: {fall:.0%} fewer steps after two doublings, slope "
+    "large_end": "the large end {level}: {fall:.0%} fewer steps {after}, slope "
     "{slope}; the least steps are an upper bound",
     "rise": "steps rise again at large batch sizes: batch size {last:,} takes {rise:.2f} times the "
-    "fewest",
+    "fewest; knees, laws and crossovers are of those up to {until:,}",
     "overlap": "no diminishing-returns region at this tolerance",
     "relative": "points below one step: min_steps is in a unit of the source's, not in steps",
     "mean_of_runs": "a point is the mean of log steps of its runs: nothing is minimized over",

@@ -371,9 +371,15 @@ def _gradients(runs: Runs, rows: Rows, example_unit: str) -> list[Note]:
 
 
 def _censored(points: Sequence[Point]) -> list[Note]:
-    """Notes on batch sizes where nothing reached the target, or all did before the first step."""
+    """Notes on batch sizes where nothing or too little reached the target, or all did before the
+    first step."""
     missed = [point for point in points if point.censored and point.minimum is None]
+    mostly = [point.batch_size for point in missed if point.hits]
+    partly = [point.batch_size for point in points if point.runs and point.hits < point.trials]
+    missed = [point for point in missed if not point.hits]
     return [
+        *note_at("runs_mostly_missed", mostly),
+        *note_at("runs_missed", partly),
         *note_at("dominated", [point.batch_size for point in missed if not point.exact]),
         *note_at("censored", [point.batch_size for point in missed if point.exact]),
         *note_at("met_at_start", [point.batch_size for point in points if point.steps == 0]),

@@ -51,8 +51,8 @@ class Point:
 
     batch_size: int
     steps: float | None
-    """The estimator's value (X(1) where that is the minimum), or the median of repeated runs;
-    None: not reached (censored)."""
+    """The estimator's value (X(1) where that is the minimum), or the geometric mean of repeated
+    runs; None: not reached (censored), as where most runs miss it."""
     estimator: str = MINIMUM
     """The estimator of ``steps`` of a search: see ``analysis.curves.estimators``."""
     minimum: float | None = None
@@ -276,15 +276,17 @@ def _of_best(runs: Runs, sample: OrderStatistics, over: Sequence[str]) -> dict[s
 
 
 def of_runs(runs: Runs, batch_size: int, rows: Rows) -> Point:
-    """The point of repeated runs: never minimized over."""
-    hit = rows[np.isfinite(runs.steps[rows])]
+    """The point of repeated runs: never minimized over. Where most of them miss the target it is
+    censored: what the others took says little of the mean."""
+    reached = rows[np.isfinite(runs.steps[rows])]
+    hit = reached if 2 * len(reached) >= len(rows) else reached[:0]
     steps = runs.steps[hit].tolist()
     read = runs.relative_error[hit]
     return Point(
         batch_size=batch_size,
-        steps=median(steps) if steps else None,
+        steps=_mean(steps) if steps else None,
         relative_error=None if np.isnan(read).all() else float(np.sqrt(np.nanmean(read**2))),
-        hits=len(steps),
+        hits=len(reached),
         trials=len(rows),
         available=len(rows),
         ran=len(rows),
@@ -293,6 +295,11 @@ def of_runs(runs: Runs, batch_size: int, rows: Rows) -> Point:
         phases=BatchPhases.of(runs.rows["batch_sizes"][rows[0]]) if len(rows) else None,
         trial_outcomes=runs.outcomes(rows),
     )
+
+
+def _mean(steps: Sequence[float]) -> float:
+    """The geometric mean; the median where a run took no step."""
+    return math.exp(math.fsum(map(math.log, steps)) / len(steps)) if min(steps) else median(steps)
 
 
 def tabulate(point: Point) -> dict[str, Any]:

@@ -15,8 +15,9 @@ Where a quantity has no value there is no centre to measure from: the ends are t
 u₁ - l₂, which is wider. An end that needs an open one is open.
 
 The five quantities belong to the tested range, so that two curves are compared over the batch sizes
-that both were tested at: where an end is not level that is what the ratio means, and the sentence
-says so. The ratio of the fitted steps at each batch size that both have needs no form and no end.
+between which both were tested: where an end is not level that is what the ratio means, and the
+sentence says so. The ratio of the fitted steps at each batch size that both have needs no form and
+no end.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis.curves.curve import Curve, is_baseline
 from analysis.fit.convex import Array
@@ -95,11 +97,13 @@ class Comparison:
         if self.within is not None and self.of_range:
             first, last = self.within
             scaling = f"over batch sizes {first:,} to {last:,}, {scaling}"
+            if not self.steps:
+                return scaling
             first, last = min(self.steps), max(self.steps)
+            at_last = f" and {ratio_text(self.steps[last])} times at {last:,}" * (first < last)
             return (
                 f"{scaling}; {self.label} takes {ratio_text(self.steps[first])} times the steps of "
-                f"{self.baseline} at batch size {first:,} and {ratio_text(self.steps[last])} times "
-                f"at {last:,}"
+                f"{self.baseline} at batch size {first:,}{at_last}"
             )
         return "; ".join(filter(None, (scaling, _plateau(self.label, plateau))))
 
@@ -124,21 +128,21 @@ class Pair:
     first: Regimes
     second: Regimes
     fits: tuple[Located, Located] | None
-    """Of the batch sizes that both were tested at; None where fewer than three of a curve's are:
-    then the quantities are compared as each curve gives them."""
+    """Over the batch sizes between which both were tested; None where fewer than three points of a
+    curve are there: then the quantities are compared as each curve gives them."""
 
     @classmethod
     def of(cls, first: Regimes, second: Regimes) -> Pair:
         points = first.located.points, second.located.points
-        low = max(each.span[0] for each in points) - 1e-9
-        high = min(each.span[1] for each in points) + 1e-9
-        inside = [(each.x >= low) & (each.x <= high) for each in points]
-        if all(mask.all() for mask in inside):
+        low = max(each.span[0] for each in points)
+        high = min(each.span[1] for each in points)
+        inside = [_about(each.x, low, high) for each in points]
+        if all(mask.all() for mask in inside) and points[0].span == points[1].span:
             return cls(first=first, second=second, fits=(first.located, second.located))
-        if any(mask.sum() < 3 for mask in inside):
+        if high <= low or any(mask.sum() < 3 for mask in inside):
             return cls(first=first, second=second, fits=None)
         fits = [
-            locate(each.take(mask), tolerance=first.tolerance)
+            locate(each.take(mask), tolerance=first.tolerance, within=(low, high))
             for each, mask in zip(points, inside, strict=True)
         ]
         return cls(first=first, second=second, fits=(fits[0], fits[1]))
@@ -147,8 +151,7 @@ class Pair:
     def within(self) -> tuple[int, int] | None:
         if self.fits is None:
             return None
-        spans = [each.points.span for each in self.fits]
-        low, high = max(low for low, _ in spans), min(high for _, high in spans)
+        low, high = self.fits[0].fits.best.span
         return round(float(np.exp(low))), round(float(np.exp(high)))
 
     @property
@@ -183,6 +186,15 @@ class Pair:
             ends = log_ratio(here[0], here[1])  # type: ignore[arg-type]
             ratios[round(float(np.exp(x)))] = Interval.of_logs(*map(float, ends))
         return ratios
+
+
+def _about(x: Array, low: float, high: float) -> NDArray[np.bool_]:
+    """Which of ascending ``x`` lie from ``low`` to ``high``, or are the next beyond an end where
+    none is."""
+    first = int(np.searchsorted(x, low + 1e-9, side="right")) - 1
+    last = int(np.searchsorted(x, high - 1e-9, side="left"))
+    places = np.arange(len(x))
+    return (places >= first) & (places <= last)
 
 
 def log_ratio(first: Ends, second: Ends) -> Ends:

@@ -23,7 +23,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,9 +166,18 @@ class Fit:
     """s², of a point of weight 1."""
     spare: float
     """Degrees of freedom of ``variance``, those of its prior among them."""
+    span: tuple[float, float]
+    """The log batch sizes, least and largest, over which its quantities are taken."""
 
     @classmethod
-    def of(cls, points: Points, low: float = -1.0, high: float = 0.0) -> Fit:
+    def of(
+        cls,
+        points: Points,
+        low: float = -1.0,
+        high: float = 0.0,
+        *,
+        within: tuple[float, float] | None = None,
+    ) -> Fit:
         family = Family(points.x, low, high)
         coefficients, sse = family.solve(points)
         count = len(points.x)
@@ -183,6 +192,7 @@ class Fit:
             sse=sse,
             variance=max(residual, points.floor, EXACT**2),
             spare=left + PRIOR_WEIGHT,
+            span=within or points.span,
         )
 
     def at(self, quantity: Linear) -> float:
@@ -208,7 +218,9 @@ class Fit:
     @cached_property
     def grid(self) -> Array:
         """Log batch sizes at which places along the curve are searched, (g,)."""
+        low, high = self.span
         x = self.points.x
+        x = np.array([low, *x[(x > low) & (x < high)], high])
         parts = [np.linspace(a, b, 13)[:-1] for a, b in itertools.pairwise(x)]
         return np.concatenate([*parts, x[-1:]])
 
@@ -250,19 +262,24 @@ class Fits:
         return (self.best, *self.near)
 
 
-def fits(points: Points) -> Fits:
+def fits(points: Points, within: tuple[float, float] | None = None) -> Fits:
     """Fit convex curves to three batch sizes at least, with slopes beyond -1 and 0 where the data
-    ask for them."""
-    usual = Fit.of(points)
+    ask for them.
+
+    Args:
+        within: the log batch sizes over which quantities are taken; those of the points by default.
+    """
+    of = partial(Fit.of, points, within=within)
+    usual = of()
     if len(points.x) < WIDER_FROM:
         return Fits(best=usual, near=(), penalty_p=1.0, rise_p=1.0)
-    steep, rising = Fit.of(points, low=-2.0), Fit.of(points, high=1.0)
+    steep, rising = of(low=-2.0), of(high=1.0)
     penalty_p, rise_p = _level(usual, steep), _level(usual, rising)
     best, near = usual, [(steep, penalty_p), (rising, rise_p)]
     if penalty_p < SIZE or rise_p < SIZE:
         # Of one end that bends away the other is told better.
         best = steep if penalty_p <= rise_p else rising
-        both = Fit.of(points, low=-2.0, high=1.0)
+        both = of(low=-2.0, high=1.0)
         other_p = _level(best, both)
         if best is steep:
             rise_p = other_p

@@ -45,7 +45,8 @@ _KEPT = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Crossover:
-    """Two curves of one workload and target, over the batch sizes that both were tested at."""
+    """Two curves of one workload and target, over the batch sizes that both were tested at, but
+    those from which the steps of one rise again."""
 
     first: str
     second: str
@@ -136,8 +137,8 @@ def _crossovers(
         fit, other = regimes[i], regimes[j]
         if fit is None or other is None or _question(curves[i]) != _question(curves[j]):
             continue
-        first = max(fit.fitted_over[0], other.fitted_over[0])
-        last = min(fit.fitted_over[1], other.fitted_over[1])
+        first = max(fit.knee_over[0], other.knee_over[0])
+        last = min(fit.knee_over[1], other.knee_over[1])
         if first < last:
             pairs.append((i, j, (first, last)))
     if not pairs:

@@ -4,7 +4,8 @@ All belong to the tested range: ``min_steps`` is the least fitted S, ``min_examp
 fitted E = B·S, ``critical_batch_size`` their ratio, and the ends of the regimes lie where E and S
 leave or reach these within the tolerance. An end of the curve is *level* if the fitted change over
 its last two doublings is not above the tolerance, and a change of just the tolerance is rejected at
-``SURELY``. Where an end is not level, what rests on it is a bound, without a value: nothing is
+``SURELY``; where less than two doublings were tested, the same of a smaller tolerance in
+proportion. Where an end is not level, what rests on it is a bound, without a value: nothing is
 extrapolated.
 """
 
@@ -163,7 +164,7 @@ class PlaceProfile:
         return first, last
 
     def ends(self, level: float) -> tuple[float, float]:
-        first, last = self.fit.points.span
+        first, last = self.fit.span
         if len(self.where) < 2:
             return math.nan, math.nan
         half = float(self.where[1] - self.where[0]) / 2
@@ -203,7 +204,7 @@ class Located:
         fit = self.fits.best
         if fit.family.low >= -1:
             return None
-        factor = math.exp(fit.log_examples(fit.points.span[0]) - fit.log_examples(fit.cheapest))
+        factor = math.exp(fit.log_examples(fit.span[0]) - fit.log_examples(fit.cheapest))
         return factor if factor >= LEAST_PENALTY else None
 
     @property
@@ -212,7 +213,7 @@ class Located:
         fit = self.fits.best
         if fit.family.high <= 0:
             return None
-        return math.exp(fit.log_steps(fit.points.span[1]) - fit.log_steps(fit.quickest))
+        return math.exp(fit.log_steps(fit.span[1]) - fit.log_steps(fit.quickest))
 
     def tested(self, name: str, level: float) -> Ends:
         """A quantity over the tested range, whether or not the ends are level."""
@@ -238,10 +239,20 @@ class Located:
             level,
         )
 
+    @property
+    def wide(self) -> bool:
+        """Whether two doublings were tested."""
+        return _part(self.fits.best) >= 1
+
+    @property
+    def most_change(self) -> float:
+        """The change up to which an end is level; a ratio."""
+        return math.exp(_part(self.fits.best) * math.log1p(self.tolerance))
+
     def change(self, *, small: bool) -> float:
         """By how much fitted examples rise over the first two doublings, or steps fall over the
         last two; a ratio."""
-        fit, (first, last) = self.fits.best, self.points.span
+        fit, (first, last) = self.fits.best, self.fits.best.span
         if small:
             near = min(first + TWO_DOUBLINGS, last)
             return math.exp(fit.log_examples(near) - fit.log_examples(first))
@@ -274,9 +285,15 @@ def _joined(profiles: Sequence[Profile], level: float) -> Ends:
     return profiles[0].value, float(ends[:, 0].min()), float(ends[:, 1].max())
 
 
-def locate(points: Points, *, tolerance: float) -> Located:
-    """Fit the curve of three batch sizes at least and locate its regimes."""
-    curves = fits(points)
+def locate(
+    points: Points, *, tolerance: float, within: tuple[float, float] | None = None
+) -> Located:
+    """Fit the curve of three batch sizes at least and locate its regimes.
+
+    Args:
+        within: the log batch sizes over which they are located, where not all that is fitted.
+    """
+    curves = fits(points, within)
     over = math.log1p(tolerance)
     by_fit = [_profiles(fit, over) for fit in curves.every]
     return Located(
@@ -289,7 +306,7 @@ def locate(points: Points, *, tolerance: float) -> Located:
 
 
 def _small_level(fit: Fit, over: float) -> bool:
-    first, last = fit.points.span
+    first, last = fit.span
     if fit.cheapest > first + 1e-9:  # examples rise on both sides of it
         return True
     near = min(first + TWO_DOUBLINGS, last)
@@ -297,19 +314,25 @@ def _small_level(fit: Fit, over: float) -> bool:
 
 
 def _large_level(fit: Fit, over: float) -> bool:
-    first, last = fit.points.span
+    first, last = fit.span
     if fit.quickest < last - 1e-9:
         return True
     near = max(last - TWO_DOUBLINGS, first)
     return _at_most(fit, fit.family.log_steps(near) - fit.family.log_steps(last), over)
 
 
+def _part(fit: Fit) -> float:
+    """The part of two doublings that was tested, 1 at most."""
+    return min((fit.span[1] - fit.span[0] + 1e-9) / TWO_DOUBLINGS, 1.0)
+
+
 def _at_most(fit: Fit, change: Linear, over: float) -> bool:
+    over *= _part(fit)
     return fit.at(change) <= over and fit.excess(change, over) > fit.most(SURELY)
 
 
 def _profiles(fit: Fit, over: float) -> dict[str, Profile]:
-    family, (first, last) = fit.family, fit.points.span
+    family, (first, last) = fit.family, fit.span
     cheap, quick, grid = fit.cheapest, fit.quickest, fit.grid
     least_examples, least_steps = family.log_examples(cheap), family.log_steps(quick)
     examples = np.array([fit.log_examples(x) for x in grid]) - fit.at(least_examples)

@@ -94,6 +94,12 @@ class Regimes:
         hit = set(self.batch_sizes) - set(self.censored)
         return min(hit), max(hit)
 
+    @property
+    def knee_over(self) -> tuple[int, int]:
+        """The same of those to which the knee is fitted: not those where steps rise again."""
+        x = self.knee.x
+        return round(math.exp(x[0])), round(math.exp(x[-1]))
+
     def steps(self, batch_sizes: Any) -> np.ndarray:
         """Steps to target on the knee at ``batch_sizes`` (n,); (n,)."""
         return np.exp(self.knee.log_steps(np.log(np.asarray(batch_sizes, dtype=float))))
@@ -242,7 +248,8 @@ def _regimes(
     if factor is not None:
         best_size = _of_logs(located.tested("best_batch_size", level))
         best_size = bounded(best_size, np.exp(points.x), np.exp(points.y))
-    knee = Knee.of(points, steep=factor is not None)
+    smooth = _falling(points, located)
+    knee = Knee.of(smooth, steep=factor is not None)
     notes = _notes(curve, located, slopes, intervals)
     if best_size is not None and factor is not None:
         first, best = math.exp(points.span[0]), text_of(*best_size.ends)
@@ -256,9 +263,9 @@ def _regimes(
     by_other = None
     if definition is not None and not curve.grows:  # both definitions count examples as B·S
         other = definitions.named(definition)
-        value, low, high = definitions.critical_batch_size(other, points, level=level)
+        value, low, high = definitions.critical_batch_size(other, smooth, level=level)
         by_other = Interval(value=value, low=low, high=high)
-        notes += definitions.notes(other, points, knee.form)
+        notes += definitions.notes(other, smooth, knee.form)
     return Regimes(
         group=curve.group,
         label=curve.label,
@@ -289,6 +296,15 @@ def _regimes(
     )
 
 
+def _falling(points: Points, located: Located) -> Points:
+    """Those to which a knee is fitted, which cannot rise: where steps rise again at large batch
+    sizes, those up to the quickest, if they are three."""
+    if located.rise is None:
+        return points
+    falling = points.x <= located.fits.best.quickest + 1e-9
+    return points.take(falling) if falling.sum() >= 3 else points
+
+
 def _of_logs(ends: Ends) -> Interval:
     """The quantity; a bound, without a value, where an end is open."""
     located = Interval.of_logs(*ends)
@@ -312,20 +328,25 @@ def _notes(
     intervals: Mapping[str, Interval],
 ) -> list[Note]:
     """The notes that follow from the fit alone."""
-    notes, not_level = [], ("may not be level", "is not level")
-    over = 1 + located.tolerance
+    points, notes, not_level = located.points, [], ("may not be level", "is not level")
+    over = located.most_change
+    after = "after two doublings" if located.wide else "over the tested batch sizes"
     if not located.small_level and not curve.grows:
         rises, first = located.change(small=True), slopes["first"]
         never = first.low is not None and first.low > -1 + 1e-6
         slope = slope_text(first) + (", never -1" if never else "")
         end = {"level": not_level[rises > over], "units": units([curve.example_unit])}
+        end["after"] = after
         notes.append(Note("small_end", rise=rises - 1, slope=slope, **end))
     if not located.large_level:
         falls, last = located.change(small=False), slopes["last"]
-        end = {"level": not_level[falls > over], "slope": slope_text(last)}
+        end = {"level": not_level[falls > over], "slope": slope_text(last), "after": after}
         notes.append(Note("large_end", fall=1 - 1 / falls, **end))
     if located.rise is not None:
-        notes.append(Note("rise", last=max(curve.batch_sizes), rise=located.rise))
+        ends = (round(math.exp(each.span[1])) for each in (points, _falling(points, located)))
+        notes.append(
+            Note("rise", rise=located.rise, **dict(zip(("last", "until"), ends, strict=True)))
+        )
     until, begins = intervals["perfect_scaling_until"], intervals["maximal_parallelism_from"]
     if until.value is not None and begins.value is not None and until.value >= begins.value:
         notes.append(Note("overlap"))

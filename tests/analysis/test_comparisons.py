@@ -203,6 +203,26 @@ def test_curves_are_compared_over_the_range_that_both_have(plain_curve: Plain) -
     assert not found.level_ends
 
 
+@pytest.mark.parametrize("step", [2, 1])
+def test_batch_sizes_of_two_grids_are_compared_between_the_same_ends(
+    plain_curve: Plain, step: int
+) -> None:
+    """One curve, tested at 1, 4, 16 … and at 2, 8, 32 …, or at 1, 4, 16 … twice: ratios are 1."""
+    held = []
+    for seed in range(20):
+        both = [
+            named(plain_curve, n, knee(1000, 1e5, 0.03, 2 * seed + i)) for i, n in enumerate("ab")
+        ]
+        curves = [replace(c, points=c.points[i * (step - 1) :: 2]) for i, c in enumerate(both)]
+        _, found = compare(curves, [regimes(curve) for curve in curves], "a")
+        assert found is not None
+        assert found.within == ((2, 16384) if step == 2 else (1, 16384))
+        assert (found.steps == {}) == (step == 2)
+        assert ("times the steps" in found.sentence) == (step == 1)
+        held += [found.ratios[name].holds(1) for name in ("min_steps", "critical_batch_size")]
+    assert np.mean(held) >= 0.85
+
+
 def test_curves_that_share_too_few_are_compared_as_each_is(plain_curve: Plain) -> None:
     both = [named(plain_curve, name, knee(1000, 160, 0.01, seed=i)) for i, name in enumerate("ab")]
     first, second = regimes(at(both[0], 0, 8)), regimes(at(both[1], 6, 16))

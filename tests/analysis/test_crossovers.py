@@ -56,6 +56,20 @@ def test_knees_that_cross(plain_curve: Plain) -> None:
     assert answer.batch_sizes[within].max() < at.high
 
 
+def test_where_steps_rise_again_no_crossover_is_claimed(plain_curve: Plain) -> None:
+    """They cross at 1,200, where one rises: knees, which cannot, would meet at 420."""
+    rng, sizes = np.random.default_rng(0), 2.0 ** np.arange(3, 14)
+    for _ in range(5):
+        first = 500 * (1 + 300 / sizes) * (1 + sizes / 3000)
+        made = [
+            plain_curve(sizes, steps * np.exp(rng.normal(0, 0.03, 11)), label=name)
+            for name, steps in (("a", first), ("b", 700 * (1 + 300 / sizes)))
+        ]
+        answer = pair(*made)
+        assert answer.at == ()
+        assert answer.batch_sizes[-1] <= 2048
+
+
 def test_without_noise_it_is_exact(plain_curve: Plain) -> None:
     curves = [
         curve(plain_curve, "sgd", FIRST, noise=0.0), curve(plain_curve, "adam", SECOND, noise=0.0)

@@ -208,10 +208,23 @@ def test_repeats_are_runs_and_never_minimized_over() -> None:
     assert curve.repeats
     assert curve.trials == 1
     assert curve.points[0].runs == (90.0, 110.5)
-    assert curve.points[0].steps == pytest.approx(100.25)
+    assert curve.points[0].steps == pytest.approx((90 * 110.5) ** 0.5)
+    assert codes(curve.notes) == ["runs_missed"]
     sizes, steps = curve.to_fit()
     assert sizes.tolist() == [8, 8, 16, 32, 32]
     assert sorted(steps[:2]) == [90.0, 110.5]
+
+
+def test_most_runs_that_miss_leave_no_mean() -> None:
+    """Of five runs the one that is lucky says little: the batch size is not fitted."""
+    steps = [np.nan, 90.0, np.nan, np.nan, np.nan, 60, 70, 80, 90, np.nan]
+    trials = pd.DataFrame({"batch_size": [8] * 5 + [16] * 5, "steps_to_target": steps})
+    (curve,) = curves(trials.assign(role="repeat", status="COMPLETE"))
+    assert [(point.steps is None, point.hits) for point in curve.points] == [(True, 1), (False, 4)]
+    assert [(note.code, note.values["at"]) for note in curve.notes] == [
+        ("runs_mostly_missed", [8]),
+        ("runs_missed", [16]),
+    ]
 
 
 def test_trials_on_unequal_grids_make_curves_of_their_own(search: Make) -> None:

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from analysis import Curve, Interval, TooFewBatchSizesError, curves, regimes
+from analysis.curves.points import Point
 from analysis.fit.knee import log_steps, theta
 from analysis.fit.regimes import slope_text
 from analysis.notes import Note, codes
@@ -181,8 +182,33 @@ def test_points_that_rise_off_the_plateau_are_part_of_the_curve(plain_curve: Pla
     assert found.large_level
     assert f"batch size 2,048 takes {found.rise:.2f} times the fewest" in " ".join(found.notes)
     assert found.min_steps.holds(steps.min())
-    assert found.best["points"] == 12
+    assert found.best["points"] == 9  # up to the quickest
     assert found.to_dict()["rise"] == found.rise
+
+
+def test_a_narrow_range_is_not_level_because_it_is_narrow(plain_curve: Plain) -> None:
+    """Over a quarter of a doubling nothing is seen of either regime."""
+    fit = regimes(plain_curve([256, 272, 288, 304], exact([256, 272, 288, 304], 1.0, 1e6)))
+    assert not fit.small_level
+    assert not fit.large_level
+    assert fit.critical_batch_size == Interval()
+    assert "16% fewer steps over the tested batch sizes" in " ".join(fit.notes)
+
+
+def test_where_steps_rise_again_the_knee_is_of_smaller_batch_sizes(plain_curve: Plain) -> None:
+    sizes = [2.0**i for i in range(4, 14)]
+    rising = 1 + np.array(sizes) / 3000
+    missed = Point(batch_size=16384, steps=None, trials=1)
+    curve = plain_curve(sizes, noisy(sizes, 500, 100, noise=0.01) * rising)
+    fit = regimes(replace(curve, points=(*curve.points, missed)), definition="mccandlish2018")
+    assert fit.rise is not None
+    assert fit.knee_over == (16, 512)
+    assert fit.fitted_over == (16, 8192)
+    assert fit.knee.asymptotes()["critical_batch_size"] == pytest.approx(100, rel=0.3)
+    assert fit.defined is not None
+    assert fit.defined.value == pytest.approx(100, rel=0.2)
+    (note,) = [note for note in fit.notes if note.code == "rise"]
+    assert (note.values["last"], note.values["until"]) == (8192, 512)
 
 
 def test_few_batch_sizes(plain_curve: Plain) -> None:
