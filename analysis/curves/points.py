@@ -58,7 +58,8 @@ class Point:
     minimum: float | None = None
     """X(1); None: nothing reached the target, or these are repeated runs."""
     last_miss: float | None = None
-    """The last evaluated step before the minimum."""
+    """The last evaluated step before the minimum; of runs, in proportion to their steps, the mean
+    where it is known."""
     relative_error: float | None = None
     """Of the steps as they were read off a figure; of several runs the root mean square, since
     what is wrong with the reading of a figure is much the same for each; None: they were not."""
@@ -282,9 +283,13 @@ def of_runs(runs: Runs, batch_size: int, rows: Rows) -> Point:
     hit = reached if 2 * len(reached) >= len(rows) else reached[:0]
     steps = runs.steps[hit].tolist()
     read = runs.relative_error[hit]
+    missed = runs.last_miss[hit] / np.maximum(runs.steps[hit], 1e-9)
+    mean = _mean(steps) if steps else None
+    known = missed[np.isfinite(missed)]
     return Point(
         batch_size=batch_size,
-        steps=_mean(steps) if steps else None,
+        steps=mean,
+        last_miss=float(known.mean()) * mean if mean and len(known) else None,
         relative_error=None if np.isnan(read).all() else float(np.sqrt(np.nanmean(read**2))),
         hits=len(reached),
         trials=len(rows),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -75,6 +75,12 @@ def points(
         )
     by_replicate = _by_replicate(runs, search, over)
     many, n = (min(each) for each in zip(*map(shared, by_replicate.values()), strict=True))
+    tried = [*_tried(by_replicate)]
+    if withheld is not None or (_methods(runs, search) == ["grid"] and len({*tried}) == 1):
+        # They were chosen, and the first n of them are no search: one that diverged was tried too.
+        n = max(tried, default=n)
+        if len({*tried}) > 1:
+            notes.append(Note("unequal_n", n=(min(tried), n)))
     made: dict[int, list[Point]] = {}
     others = 0
     for number, parts in by_replicate.items():
@@ -134,10 +140,22 @@ def _estimator(runs: Runs, rows: Rows, requested: str | None, notes: list[Note])
     return estimator
 
 
+def _methods(runs: Runs, rows: Rows) -> list[str]:
+    return sorted({name for name in runs.rows["search"][rows] if isinstance(name, str)})
+
+
+def _tried(by_replicate: Mapping[float, Searches]) -> Iterator[int]:
+    """How many trials of each search ended, but of those of which none is feasible."""
+    for parts in by_replicate.values():
+        for algorithms in parts.values():
+            for each in algorithms.values():
+                yield from (len(search.original) for search in each if search.available)
+
+
 def _withheld(runs: Runs, rows: Rows) -> str | None:
     """Why the trials are not drawn alike, which intervals from single trials take for granted;
     None where they are."""
-    methods = sorted({name for name in runs.rows["search"][rows] if isinstance(name, str)})
+    methods = _methods(runs, rows)
     if TABLE in methods:
         return "the trials are rows of a table, not drawn alike"
     # A grid is a shuffle: any part of it is a random one.

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from analysis import EstimatorError, curves, regimes
+from analysis.notes import codes
 
 Make = Callable[..., pd.DataFrame]
 
@@ -40,6 +41,24 @@ def test_trials_that_were_drawn_alike_keep_them(search: Make, method: str | None
     (curve,) = curves(search(search=method))
     assert curve.withheld is None
     assert all(point.bar for point in curve.points)
+
+
+@pytest.mark.parametrize("method", ["points", "grid", "table"])
+def test_all_that_were_chosen_count(method: str) -> None:
+    """One of three learning rates diverges at one batch size: the best of the others stays."""
+    trials = pd.DataFrame({"batch_size": [8] * 3 + [16] * 3, "index": [0, 1, 2] * 2})
+    trials["steps_to_target"] = [90.0, 80, None, 60, 50, 20]
+    infeasible = trials["steps_to_target"].isna()
+    trials = trials.assign(role="search", search=method, study=trials["batch_size"].astype(str))
+    trials["status"] = infeasible.map({True: "INFEASIBLE", False: "COMPLETE"})
+    trials["stop_reason"] = infeasible.map({True: "diverged", False: "target"})
+    trials["trial"] = [f"t{i}" for i in trials.index]
+    (curve,) = curves(trials)
+    assert [point.steps for point in curve.points] == [80, 20]
+    assert "unequal_n" not in codes(curve.notes)
+    (fewer,) = curves(trials.drop(index=2))
+    assert fewer.points[1].steps == (50 if method == "grid" else 20)
+    assert ("unequal_n" in codes(fewer.notes)) == (method != "grid")
 
 
 def test_repeats_of_chosen_points_are_runs_alike(search: Make) -> None:

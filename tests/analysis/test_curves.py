@@ -227,6 +227,14 @@ def test_most_runs_that_miss_leave_no_mean() -> None:
     ]
 
 
+def test_runs_that_were_evaluated_once_are_known_to_a_factor_of_two() -> None:
+    trials = pd.DataFrame({"batch_size": [8, 16, 32], "steps_to_target": [1000.0, 600, 400]})
+    trials = trials.assign(role="repeat", status="COMPLETE", last_miss=0.0)
+    (curve,) = curves(trials)
+    assert [point.last_miss for point in curve.points] == [0, 0, 0]
+    assert "wide_brackets" in codes(regimes(curve).notes)
+
+
 def test_trials_on_unequal_grids_make_curves_of_their_own(search: Make) -> None:
     again = search("sgd", ratio=1.1, seed=1)
     again = again.assign(trial="again-" + again["trial"], study="again-" + again["study"])
