@@ -26,7 +26,7 @@ FROM trials WHERE role = 'search' GROUP BY ALL ORDER BY trials DESC""",
 SELECT optimizer, count(*) AS trials,
   round(100 * avg((stop_reason = 'diverged')::INT), 1) AS percent_diverged
 FROM trials WHERE {ATLAS} GROUP BY ALL ORDER BY percent_diverged DESC, optimizer""",
-    "How many steps does each optimizer take at the ends of its curve?": f"""
+    "How many steps does each optimizer take at the ends of its curve?": """
 SELECT optimizer, min(steps_to_target) FILTER (batch_size = 4) AS at_4,
   min(steps_to_target) FILTER (batch_size = 1024) AS at_1024
 FROM trials WHERE experiment = 'atlas-digits' AND role <> 'repeat' AND replicate = 0

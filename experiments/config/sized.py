@@ -18,6 +18,7 @@ from experiments.batch_sizes import BatchSizes
 from experiments.config.combinations import Combination
 from experiments.config.schema import ExperimentFile
 from experiments.config.yaml_lines import Path
+from experiments.optimizers.groups import infers_output
 from experiments.programs.command import ACCUMULATE, per_device
 from experiments.training import evaluation_grid
 from results.counts import count
@@ -153,7 +154,11 @@ class Sized:
             technique["budget_steps"] = self.budget_steps
         return identity.study_identity(
             workload=workload,
-            optimizer=identity.optimizer_identity(each.optimizer, base),
+            optimizer={
+                **identity.optimizer_identity(each.optimizer, base),
+                # Such trials once trained it as a hidden matrix.
+                **({"output": "last"} if infers_output(each.optimizer, each.workload) else {}),
+            },
             schedule=identity.schedule_identity(each.schedule, base, each.given),
             technique=technique,
             batch_size=self.batch_size,

@@ -6,7 +6,8 @@ patterns that match a parameter the first counts; options of the workload overri
 optimizer, and those of a technique both of them; a frozen parameter has none, and a pattern may
 match it alone. An option is a metaparameter of the optimizer, or ``learning_rate_factor``, by which
 the parameter's learning rate is multiplied, or ``hidden``: False for embeddings and the output
-layer, which muon leaves to AdamW. A usual one that the optimizer lacks is passed over.
+layer, which muon leaves to AdamW; of a workload without the method the last matrix is taken for
+that of the output layer. A usual one that the optimizer lacks is passed over.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from torch import Tensor
 from experiments.errors import ExperimentError, nearest
 from experiments.optimizers.base import HIDDEN, RATE_FACTOR, Optimizer, Options
 from experiments.search.domains import DOMAINS
+from workloads.base import Workload
 
 
 def parameter_options(
@@ -65,7 +67,17 @@ def parameter_options(
             options[name] = {**before, **given}
             if multiplies and RATE_FACTOR in given:
                 options[name][RATE_FACTOR] = before.get(RATE_FACTOR, 1.0) * given[RATE_FACTOR]
+    if infers_output(optimizer, workload):
+        matrices = [name for name, parameter in parameters.items() if parameter.dim() == 2]
+        for name in matrices[-1:]:
+            options[name] = {HIDDEN: 0.0, **options.get(name, {})}
     return {name: given for name, given in options.items() if given}
+
+
+def infers_output(optimizer: Optimizer, workload: Any) -> bool:
+    """Whether the last matrix is taken for the output layer, since nothing says which is."""
+    of_workload = getattr(type(workload), "parameter_groups", None)
+    return optimizer.uses_hidden and of_workload is Workload.parameter_groups
 
 
 def whole_name(name: str) -> str:

@@ -111,6 +111,21 @@ def test_the_module_engine_is_torchs_muon_and_adamw(tmp_path: Path) -> None:
         assert torch.equal(value, ours.weights(0)[name])
 
 
+@pytest.mark.parametrize("name", ["module", "stacked"])
+def test_the_last_matrix_is_the_output_layers_unless_the_workload_says(name: str) -> None:
+    """AdamW's first step moves each of its entries alike; Muon's is an orthogonal factor."""
+    a_study = study(workload="digits-mlp", optimizer="muon")
+    (trial,) = trials(a_study, 1)
+    with torch.random.fork_rng():
+        torch.manual_seed(derive(trial.seed, "init"))
+        model = load("digits-mlp").model()
+    after = engine(name, a_study, (trial,), steps=1).weights(0)
+    for layer, is_hidden in (("0", True), ("2", False)):
+        before = model.get_parameter(f"{layer}.weight").detach()
+        moved = (after[f"{layer}.weight"].detach() - before).abs()
+        assert (float(moved.max()) > 2 * float(moved.median())) == is_hidden
+
+
 @pytest.mark.parametrize(
     ("model", "options", "hidden", "rest"),
     [
