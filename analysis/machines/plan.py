@@ -233,6 +233,10 @@ def _best(curve: str, located: Located, times: StepTime, devices: int) -> _Best 
     # Whole batch sizes; the tested ones are among them.
     sizes = np.round(np.exp(np.concatenate([np.linspace(first, last, count), inside])))
     sizes = np.unique(np.concatenate([sizes, np.round(np.exp(located.points.x))]))
+    share = devices if times.even else 1
+    least, most = np.ceil(sizes[0] / share) * share, np.floor(sizes[-1] / share) * share
+    shared = np.concatenate([np.floor(sizes / share), np.ceil(sizes / share)]) * share
+    sizes = np.union1d(sizes, shared[(shared >= least) & (shared <= most)])
     x = np.clip(np.log(sizes), first, last)
     seconds, errors = times.seconds(curve, devices, sizes)
     known = np.flatnonzero(np.isfinite(seconds))
@@ -241,18 +245,21 @@ def _best(curve: str, located: Located, times: StepTime, devices: int) -> _Best 
     fit = located.fits.best
     logs = np.array([fit.log_steps(float(each)) for each in x[known]]) + np.log(seconds[known])
     at = known[int(logs.argmin())]
-    # Where step times of several batch sizes end within the curve, one beyond may be better. Of a
-    # single one it is that batch size that is asked about.
-    several = len(more) > 1
-    ends = {known[0]: several, known[-1]: several}
-    ends |= {0: not located.small_level, len(x) - 1: not located.large_level}
+    # An end of the curve is the last batch size of its shares: that of the next was not tested.
+    is_first = known[0] == 0 and sizes[at] <= least
+    is_last = known[-1] == len(x) - 1 and sizes[at] >= most
+    is_end = (is_first and not located.small_level) or (is_last and not located.large_level)
+    if not (is_first or is_last):
+        # Where step times of several batch sizes end within the curve, one beyond may be better.
+        # Of a single one it is that batch size that is asked about.
+        is_end = len(more) > 1 and at in (known[0], known[-1])
     return _Best(
         curve=curve,
         devices=devices,
         x=float(x[at]),
         seconds=float(seconds[at]),
         error=float(errors[at]),
-        is_end=ends.get(at, False),
+        is_end=bool(is_end),
     )
 
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,9 @@ _FILE = f"a CSV file with the columns {', '.join(COLUMNS)}"
 
 class StepTime(ABC):
     """What a step takes."""
+
+    even: ClassVar[bool] = False
+    """Whether it takes what its largest share does, so that multiples of the devices are best."""
 
     @abstractmethod
     def seconds(self, curve: str, devices: int, batch_sizes: Array) -> tuple[Array, Array]:
@@ -135,6 +138,7 @@ class Modelled(StepTime):
     behind a share of the compute. A model has no interval.
     """
 
+    even: ClassVar[bool] = True
     seconds_per_example: float
     """Of one device, forward and backward."""
     seconds_per_step: float = 0.0
@@ -178,6 +182,7 @@ class Fitted(StepTime):
     The root mean square of what a fit leaves is the error of the log of its seconds.
     """
 
+    even: ClassVar[bool] = True
     measured: Measured
     models: Mapping[str | None, tuple[Modelled, float]]
     """By curve (None: all), each with its error."""

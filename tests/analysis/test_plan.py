@@ -72,6 +72,34 @@ def test_intervals_hold_the_true_time_about_as_often_as_they_say() -> None:
     assert held / tables >= 0.85
 
 
+@pytest.mark.parametrize("fixed", [0.0, FIXED])
+def test_no_batch_size_between_the_tested_ones_is_quicker(fixed: float) -> None:
+    """Of all whole ones, for any number of devices: a device takes the rounded share."""
+    sizes = SIZES[3:11]
+    curve, seen = plain_curve(sizes, 500 * (1 + 30 / sizes)), np.arange(sizes[0], sizes[-1] + 1)
+    located = regimes(curve).located
+    rows = [{"devices": 1, "batch_size": b, "seconds": fixed + EACH * b} for b in sizes]
+    exact = Modelled(seconds_per_example=EACH, seconds_per_step=fixed)
+    for model in (exact, step_time(rows, {"latency": 0})):
+        for choice in plan_of(curve, model, [1, 3, 7, 16, 24, 36, 37, 48, 96, 333, 700]).choices:
+            steps_of = np.exp([located.fits.best.log_steps(math.log(b)) for b in seen])
+            every = steps_of * model.seconds("sgd", choice.devices, seen)[0]
+            assert choice.batch_size == seen[np.nanargmin(every)]
+            assert choice.is_bound or choice.seconds.value == pytest.approx(np.nanmin(every))
+            # The next smaller share was not tested, and the curve is not level there.
+            share = math.ceil(choice.batch_size / choice.devices)
+            assert choice.is_bound == (1 < share == math.ceil(sizes[0] / choice.devices))
+
+
+@pytest.mark.parametrize("devices", [2, 3])
+def test_the_last_share_of_a_curve_that_still_falls_is_its_end(devices: int) -> None:
+    sizes = SIZES[:6]
+    model = Modelled(seconds_per_example=EACH, seconds_per_step=5 * EACH)
+    (choice,) = plan_of(plain_curve(sizes, steps(sizes)), model, [devices]).choices
+    assert choice.batch_size == 32 // devices * devices
+    assert choice.is_bound
+
+
 def test_a_curve_of_another_form_is_read_as_well() -> None:
     """Two straight lines, which no knee has: perfect scaling up to 64, and then none."""
     curve = plain_curve(SIZES, 100 * np.maximum(64 / SIZES, 1))
