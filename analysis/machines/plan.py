@@ -56,7 +56,8 @@ class Choice:
     """The share of the time that is saved against the next smaller number of devices; None of the
     first one, without an end where one of the two times is a bound."""
     frontier: bool = False
-    """Whether no other choice, of any curve, is both quicker and cheaper."""
+    """Whether no other choice, of any curve, is known to be both quicker and cheaper, which of a
+    bound none is."""
 
     @property
     def is_bound(self) -> bool:
@@ -88,7 +89,7 @@ class Plan:
     """By ascending number of devices; without those of which no step time is known."""
     enough: Interval
     """The least number of devices that takes at most ``NOTHING`` more time than the quickest; a
-    bound below where the quickest time is a bound itself."""
+    bound below where its time, or that of more devices, is a bound itself."""
     notes: tuple[Note, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -292,23 +293,23 @@ def time_of(choice: Choice) -> float:
 def _enough(choices: Sequence[Choice]) -> Interval:
     if not choices:
         return Interval()
-    quickest = min(map(time_of, choices))
-    first = next(each for each in choices if time_of(each) <= quickest * (1 + NOTHING))
-    least = float(first.devices)
-    if first.is_bound or first is choices[-1]:
-        return Interval(low=least)
-    return Interval(value=least)
+    most = min(map(time_of, choices)) * (1 + NOTHING)
+    at, first = next((i, each) for i, each in enumerate(choices) if time_of(each) <= most)
+    if first is choices[-1] or any(each.is_bound for each in choices[at:]):
+        may_be = next(each for each in choices if each.is_bound or each is first)
+        return Interval(low=float(may_be.devices))
+    return Interval(value=float(first.devices))
 
 
 def _frontier(choices: Sequence[Choice]) -> set[int]:
-    """The choices that no other one beats in both time and cost: their ids."""
+    """The choices that no other one is known to beat in both time and cost: their ids."""
     on: set[int] = set()
     cheapest = math.inf
     for choice in sorted(choices, key=lambda c: (time_of(c), c.devices)):
         cost = time_of(choice) * choice.devices
-        if cost < cheapest * (1 - 1e-12):
+        if choice.is_bound or cost < cheapest * (1 - 1e-12):
             on.add(id(choice))
-            cheapest = cost
+        cheapest = min(cheapest, cost)
     return on
 
 

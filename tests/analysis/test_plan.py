@@ -11,6 +11,7 @@ import pytest
 
 from analysis import regimes
 from analysis.curves.curve import Curve
+from analysis.fit.interval import Interval
 from analysis.machines.plan import Plan, plans, winners
 from analysis.machines.step_time import Measured, Modelled, step_time
 from results.errors import ResultsError
@@ -137,6 +138,26 @@ def test_ends_that_are_not_level_are_bounds() -> None:
     assert made.enough.value is None
     assert made.enough.low == 1
     assert "best_at_end" in [note.code for note in made.notes]
+
+
+@pytest.mark.parametrize(("of_32", "least"), [(0.299, 16), (0.27, 32)])
+def test_a_time_that_is_a_bound_is_not_beaten(of_32: float, least: int) -> None:
+    """64 devices take at most 0.295 s, at a batch size beyond which the curve still falls."""
+    curve = plain_curve(SIZES[:11], steps(SIZES[:11]))
+    rows = [
+        {"devices": n, "batch_size": size, "seconds": taken / float(steps(size))}
+        for n, size, taken in ((16, 64, 0.3), (32, 64, of_32), (64, 1024, 0.26))
+    ]
+    made = plan_of(curve, step_time(rows, {}), [16, 32, 64])
+    assert [choice.is_bound for choice in made.choices] == [False, False, True]
+    assert made.choices[-1].seconds.high == pytest.approx(0.295, abs=0.002)
+    assert made.enough == Interval(low=least)
+    assert made.choices[-1].frontier
+    # A bound before them says nothing of those with more devices.
+    rows[2] = {"devices": 8, "batch_size": 1024, "seconds": 0.01}
+    made = plan_of(curve, step_time(rows, {}), [8, 16, 32])
+    assert made.choices[0].is_bound
+    assert made.enough.value == (16 if least == 16 else None)
 
 
 def test_what_is_measured_and_what_lies_between() -> None:
