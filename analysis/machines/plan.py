@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,6 @@ NOTHING = 0.05
 _A_DOUBLING = 8
 """Batch sizes that are compared."""
 _HOUR = 3600.0
-_Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +173,7 @@ def _plan(
         notes.append(Note("no_step_time", devices=", ".join(map(str, lost))))
     if any(choice.is_bound for choice in choices):
         notes.append(Note("best_at_end"))
-    if choices and not any(each.error for each in known):
+    if choices and not any(each.half for each in known):
         notes.append(Note("exact_step_time"))
     return Plan(
         group=curve.group,
@@ -198,18 +196,18 @@ class _Best:
     """Its log."""
     seconds: float
     """Of a step."""
-    error: float
-    """The standard error of their log."""
+    half: float
+    """Half the width of the interval of their log, by Student's t."""
     is_end: bool
     """Whether a better one may lie beyond the tested or the measured ones."""
 
     def choice(self, located: Located, price: float | None) -> Choice:
         value, low, high = located.steps_at(self.x, LEVEL)
-        half, of_step = _Z * self.error, math.log(self.seconds)
+        of_step = math.log(self.seconds)
         logs = (
             value + of_step,
-            value + of_step - math.hypot(value - low, half),
-            value + of_step + math.hypot(high - value, half),
+            value + of_step - math.hypot(value - low, self.half),
+            value + of_step + math.hypot(high - value, self.half),
         )
         seconds = Interval.of_logs(*logs)
         if self.is_end:
@@ -227,6 +225,8 @@ class _Best:
 
 
 def _best(curve: str, located: Located, times: StepTime, devices: int) -> _Best | None:
+    from scipy.special import stdtrit  # a third of a second to import: not at start
+
     first, last = located.points.span
     count = max(2, math.ceil((last - first) / math.log(2) * _A_DOUBLING))
     more = np.log(times.sizes(curve, devices))
@@ -259,7 +259,7 @@ def _best(curve: str, located: Located, times: StepTime, devices: int) -> _Best 
         devices=devices,
         x=float(x[at]),
         seconds=float(seconds[at]),
-        error=float(errors[at]),
+        half=float(stdtrit(times.freedom, (1 + LEVEL) / 2) * errors[at]),
         is_end=bool(is_end),
     )
 
@@ -270,7 +270,7 @@ def _saved(located: Located, fewer: _Best, more: _Best) -> Interval:
         return Interval()
     value, low, high = located.steps_ratio(more.x, fewer.x, LEVEL)
     of_step = math.log(more.seconds / fewer.seconds)
-    half = _Z * math.hypot(more.error, fewer.error)
+    half = math.hypot(more.half, fewer.half)
     return Interval(
         value=-math.expm1(value + of_step),
         low=-math.expm1(value + of_step + math.hypot(high - value, half)),

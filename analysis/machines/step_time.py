@@ -26,6 +26,8 @@ class StepTime(ABC):
 
     even: ClassVar[bool] = False
     """Whether it takes what its largest share does, so that multiples of the devices are best."""
+    freedom: float = math.inf
+    """Degrees of freedom of its errors."""
 
     @abstractmethod
     def seconds(self, curve: str, devices: int, batch_sizes: Array) -> tuple[Array, Array]:
@@ -47,11 +49,13 @@ class Measured(StepTime):
 
     Between two batch sizes of one number of devices seconds are linear in the batch size, as they
     are where every example costs the same; beyond them, and at other numbers of devices, they are
-    not known. Of several measurements of one place the mean of the logs counts.
+    not known. Of several measurements of one place the mean of the logs counts. The error of a log
+    is that of all places together, which few repeats of a single one would not tell.
     """
 
     rows: Mapping[tuple[str | None, int], tuple[Array, Array, Array]]
     """By curve (None: all) and devices: batch sizes, seconds, errors of their logs; (n,) each."""
+    freedom: float = math.inf
 
     @classmethod
     def of(cls, table: pd.DataFrame, name: str = "the table of step times") -> Measured:
@@ -80,14 +84,18 @@ class Measured(StepTime):
         numbers["log"] = np.log(numbers["seconds"])
         named = table[_CURVE].astype(object) if _CURVE in table else None
         numbers[_CURVE] = None if named is None else named.where(named.notna(), None)
+        places = numbers.groupby([_CURVE, *COLUMNS[:2]], dropna=False)["log"]
+        freedom = len(numbers) - places.ngroups
+        squares = float(((numbers["log"] - places.transform("mean")) ** 2).sum())
+        scatter = math.sqrt(squares / freedom) if freedom else 0.0
         rows = {}
         for (curve, devices), part in numbers.groupby([_CURVE, "devices"], dropna=False):
-            each = part.groupby("batch_size")["log"].agg(["mean", "std", "count"])
-            errors = (each["std"] / np.sqrt(each["count"])).fillna(0.0)
+            each = part.groupby("batch_size")["log"].agg(["mean", "count"])
+            errors = scatter / np.sqrt(each["count"])
             of = None if pd.isna(curve) else str(curve)
             sizes = each.index.to_numpy(float)
             rows[of, int(devices)] = sizes, np.exp(each["mean"].to_numpy()), errors.to_numpy()
-        return cls(rows=rows)
+        return cls(rows=rows, freedom=freedom or math.inf)
 
     @classmethod
     def read(cls, path: str | Path) -> Measured:
