@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -41,6 +41,9 @@ class StepTime(ABC):
     def notes(self, curve: str) -> tuple[Note, ...]:  # noqa: ARG002 - a hook
         """What limits them."""
         return ()
+
+    def check(self, curves: Collection[str]) -> None:  # noqa: B027 - a hook
+        """Refuse those of another curve's label while one of ``curves`` has none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +115,19 @@ class Measured(StepTime):
             why = str(error).splitlines()[0]
             raise ResultsError(f"cannot read {path}: {why}", hint=_FILE) from error
         return cls.of(table, str(path))
+
+    def check(self, curves: Collection[str]) -> None:
+        """
+        Raises:
+            ResultsError: a curve has no row, and a row's label is that of none of them.
+        """
+        named = {curve for curve, _ in self.rows}
+        others = sorted(each for each in named if each is not None and each not in curves)
+        if others and None not in named and not named.issuperset(curves):
+            raise ResultsError(
+                f"the step times are of a curve {others[0]!r}, which is not among those planned",
+                hint=f"the column curve has labels: {', '.join(curves)}",
+            )
 
     def sizes(self, curve: str, devices: int) -> Array:
         """The measured ones."""
@@ -236,6 +252,10 @@ class Fitted(StepTime):
                 low, high = float(np.nanmin(ratios)), float(np.nanmax(ratios))
                 notes.append(Note("model_and_measured", devices=devices, low=low, high=high))
         return tuple(notes)
+
+    def check(self, curves: Collection[str]) -> None:
+        """As of ``Measured``."""
+        self.measured.check(curves)
 
     def _of(self, curve: str) -> tuple[Modelled, float] | None:
         return self.models.get(curve, self.models.get(None))

@@ -150,8 +150,8 @@ def answer(
     """What ``plan`` returns; ``data``: of the query, where it was fitted before.
 
     Raises:
-        ResultsError: as ``regimes`` does; step times that cannot be read, or none at any batch size
-            that was tested.
+        ResultsError: as ``regimes`` does; step times that cannot be read, are of an unknown curve,
+            or none at any batch size that was tested.
         CommandError: a place that cannot be written to.
     """
     from analysis.formatting import units
@@ -163,6 +163,8 @@ def answer(
     likeness = None if like is None else likenesses.like(like)
     data = data or fitted(likeness.query(query) if likeness else query, progress)
     unit = units(curve.example_unit for curve in data.curves)
+    fits = zip(data.curves, data.regimes, strict=True)
+    taken.check([curve.label for curve, fit in fits if fit is not None])
     made = plan.plans(data.curves, data.regimes, taken, devices, price=price, unit=unit)
     if not made:
         raise ResultsError(

@@ -239,6 +239,23 @@ def test_step_times_of_one_curve_alone() -> None:
     assert (winner.devices, winner.curve, winner.significant) == (4, "sgd", True)
 
 
+def test_step_times_of_an_unknown_curve_are_refused_where_a_curve_has_none() -> None:
+    rows = [
+        {"devices": 1, "batch_size": size, "seconds": 0.1 * size, "curve": curve}
+        for size in (1, 2, 4)
+        for curve in ("SGD", "adam")
+    ]
+    for model in ({}, {"latency": 1e-6}):
+        times = step_time(rows, model)
+        with pytest.raises(ResultsError, match="of a curve 'SGD', which is not among") as refused:
+            times.check(["adam", "sgd"])
+        assert refused.value.hint == "the column curve has labels: adam, sgd"
+        times.check(["adam"])  # of a source narrowed
+        times.check(["adam", "SGD"])
+    step_time([*rows, {**rows[0], "curve": None}], {}).check(["adam", "sgd"])
+    Modelled(seconds_per_example=1.0).check(["sgd"])
+
+
 def test_the_ring_sends_what_the_paper_says() -> None:
     model = Modelled(seconds_per_example=0.01, gradient_bytes=1e9, bandwidth=1e10, latency=1e-3)
     seconds, _ = model.seconds("", 4, np.array([2.0, 8.0]))

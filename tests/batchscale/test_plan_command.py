@@ -78,6 +78,12 @@ def test_what_it_cannot_do_is_said(command: Command, arguments: list[str], messa
     clear(command("plan", "own", *OF_DIGITS, *arguments), message)
 
 
+def test_a_label_that_no_curve_has_is_refused(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "times.csv").write_text("curve,devices,batch_size,seconds\nSGD,1,64,0.1\n")
+    said = command("plan", "own", *OF_DIGITS, "--step-time", tmp_path / "times.csv")
+    clear(said, "the step times are of a curve 'SGD', which is not among those planned")
+
+
 def test_numbers_of_devices() -> None:
     assert numbers_of("1..8") == [1, 2, 4, 8]
     assert numbers_of("3..20") == [3, 6, 12]
