@@ -6,7 +6,7 @@ with that of k = 1 by the mean of log L(k) - log L(1) over seeds, with a t-inter
 differences: branches of one seed see the same data. Where the two have not as many seeds, it is one
 for unequal variances (Welch 1947, doi:10.2307/2332510). k is *within* a tolerance where the
 interval's upper end is below log(1 + tolerance), *above* where its lower end is above it, else
-*open*. The critical batch size lies between the largest k B within, below all that are above, and
+*open*. The critical batch size lies between the largest k B within, up to which all tested are, and
 the smallest above. Its estimate is where the mean, linear in log k, passes the tolerance. Nothing
 is extrapolated: an end that no k shows is open. That k = 1 is within itself says nothing of smaller
 batch sizes.
@@ -73,7 +73,13 @@ class Point:
     """The relative excess of the loss that counts as none; None: not known."""
     critical: Interval
     """In examples. ``value`` is the estimate, given where the mean passes the tolerance; ``low``
-    the largest batch size that is surely within, ``high`` the smallest that is surely above."""
+    the largest batch size that is surely within, as are all smaller ones that were tested, ``high``
+    the smallest that is surely above."""
+
+    @property
+    def within(self) -> set[int]:
+        """Each k that is surely within, as is each smaller one that was tested."""
+        return _in_sequence(self.comparisons)
 
     def to_dict(self, batch_size: int) -> dict[str, Any]:
         return {
@@ -111,13 +117,14 @@ class Branches:
         return [*{point.step: point for point in self.points}.values()]
 
     def ramp(self) -> list[tuple[int, int]]:
-        """Where the batch may grow, and to how many times its size: powers of two that are surely
-        within at that step and at each later one. Empty where nothing is."""
+        """Where the batch may grow, and to how many times its size: tested powers of two that are
+        surely within at that step and at each later one. Empty where nothing is."""
         changes: list[tuple[int, int]] = []
-        least = math.inf
+        allowed: set[int] | None = None
         for point in reversed(self.last):
-            least = min(least, (point.critical.low or self.batch_size) / self.batch_size)
-            changes.append((point.step, 2 ** int(math.log2(least))))
+            allowed = point.within if allowed is None else allowed & point.within
+            powers = [times for times in allowed if times.bit_count() == 1]
+            changes.append((point.step, max(powers, default=1)))
         rising = [(1, 1), *reversed(changes)]
         return [after for before, after in itertools.pairwise(rising) if after[1] > before[1]]
 
@@ -221,10 +228,7 @@ def _point(losses: Losses, batch_size: int, allowed: Array) -> Point:
     ]
     above = [each.times for each in made if each.verdict == "above"]
     high = min(above, default=None)
-    within = [
-        each.times for each in made if each.verdict == "within" and each.times < (high or math.inf)
-    ]
-    low = max(within, default=None)
+    low = max(_in_sequence(made), default=None)
     means = {1: 0.0, **{times: ratio[0] for times, ratio in ratios.items()}}
     passed = _passed(means, low or 1, high, tolerance)
     return Point(
@@ -271,6 +275,13 @@ def _verdict(ratio: Ratio, *, known: bool) -> str:
     """Of the ratio to the most that is allowed."""
     _, low, high = ratio
     return "open" if not known else "within" if high < 0 else "above" if low > 0 else "open"
+
+
+def _in_sequence(comparisons: Sequence[Comparison]) -> set[int]:
+    """Tests in a fixed sequence err once in all as seldom as a single one: it ends at the first k
+    that is not within."""
+    within = itertools.takewhile(lambda each: each.verdict == "within", comparisons)
+    return {each.times for each in within}
 
 
 def _excess(ratio: Ratio) -> Interval:

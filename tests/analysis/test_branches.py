@@ -63,6 +63,19 @@ def test_intervals_hold_the_truth_of_a_law(critical: float, seeds: int) -> None:
             assert abs(np.median(known)) < 0.15  # linear between doublings, of a line in k
 
 
+@pytest.mark.parametrize("critical", [1.5, 3.0])
+def test_an_excess_that_rises_slowly_is_seldom_said_to_be_within(critical: float) -> None:
+    """Each larger k is hardly worse: of several beyond the truth, one is within by chance."""
+    rng, tolerance = np.random.default_rng(1), math.log1p(TOLERANCE)
+
+    def law(k: int) -> float:
+        return 0.0 if k == 1 else tolerance * (1 + 0.02 * math.log2(k / critical))
+
+    made = [drawn(law, 0.003, 4, rng).points[0].critical for _ in range(600)]
+    assert np.mean([(each.low or 0) > critical * 16 for each in made]) <= 0.06
+    assert np.mean([each.holds(critical * 16) for each in made]) >= 0.93
+
+
 @pytest.mark.parametrize("draw", ["normal", "student"])
 def test_a_law_of_another_family(draw: str) -> None:
     """Larger batches are better first, as with a rate that was too low, and noise has long tails:
@@ -188,6 +201,18 @@ def test_the_ramp_grows_where_every_later_step_allows_it() -> None:
     assert made.ramp() == [(200, 2), (300, 4), (500, 8)]
     assert [point.window for point in made.last] == [64] * 5
     assert branches([at(100, 64, 1)], 16).ramp() == []
+
+
+def test_no_size_is_proposed_that_is_not_surely_within() -> None:
+    """That 4 is within says nothing of 2, which is open; nor does 3 of 2, which was not tested."""
+    wide = one({1: [2.0, 2.0], 2: [1.9, 2.1], 4: [2.0, 2.0]})
+    assert [each.verdict for each in wide.points[0].comparisons] == ["open", "within"]
+    assert wide.points[0].critical.low is None
+    assert wide.ramp() == []
+    odd = one({1: [2.0, 2.0], 3: [2.0, 2.0], 4: [2.0, 2.0], 6: [2.0, 2.0], 8: [2.5, 2.5]})
+    assert odd.points[0].critical.low == 96
+    assert odd.ramp() == [(100, 4)]
+    assert one({1: [2.0, 2.0], 3: [2.0, 2.0]}).ramp() == []
 
 
 @pytest.mark.parametrize(
