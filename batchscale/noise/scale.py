@@ -99,7 +99,7 @@ class NoiseScale:
         self._tokens_per_example = tokens_per_example
         self._layers = layers_of(model) if per_example else {}
         self._whole = {name: [0.0, 0.0] for name in self._layers}
-        """Until it was checked: squared gradients of layers, by their parameters and by outputs."""
+        """Of layers not checked yet: the squared gradient, by their parameters and by outputs."""
         self._examples: int | None = None  # of the micro-batch that is open
         self._squares: dict[str, Tensor] = {}  # of its gradient, by parameter or layer
         self._parts: list[Tensor] = []  # of the micro-batches of this step, their sums
@@ -143,6 +143,7 @@ class NoiseScale:
         if empty if self._parts else not empty and float(self._gradient()[0]) != 0:
             raise ValueError("micro_batch: call step(), then zero_grad(), at the end of each step")
         self._examples, self._squares = examples, {}
+        self._whole = {name: [0.0, 0.0] for name in self._whole}
         before = self._hold() if self._sharded else {}
         try:
             yield
@@ -295,8 +296,8 @@ class NoiseScale:
             self._halves.add(name, gradient)
         if not self._layers:
             self._add(name, self._norms(name, gradient))
-        elif self._whole:
-            self._whole[name.rpartition(".")[0]][0] += float(squared(gradient))
+        elif (layer := name.rpartition(".")[0]) in self._whole:
+            self._whole[layer][0] += float(squared(gradient))
 
     def _on_accumulated(self, name: str, parameter: Tensor) -> None:
         if self._examples is None and self._parts:
@@ -316,7 +317,7 @@ class NoiseScale:
     def _on_output(self, name: str, x: Tensor, gradient: Tensor) -> None:
         layer = self._layers[name]
         self._add(name, of_examples(layer, x, gradient).sum()[None])
-        if self._whole:  # all examples, as tokens of a single one
+        if name in self._whole:  # all examples, as tokens of a single one
             self._whole[name][1] += float(of_examples(layer, x[None], gradient[None]))
 
     def _add(self, name: str, norms: Tensor) -> None:
@@ -325,12 +326,12 @@ class NoiseScale:
         self._squares[name] = norms
 
     def _check_layers(self) -> None:
-        """Once: the gradient of each layer is that of its output, and none of a use elsewhere."""
+        """Once it is not zero, as behind weights of zero: the gradient of each layer is that of its
+        output, and none of a use elsewhere."""
         for name, (whole, explained) in self._whole.items():
             if abs(whole - explained) > _UNSEEN * whole:
                 raise ValueError(f"per_example: the weights of {name} are used elsewhere too")
-        if all(math.isfinite(whole) for whole, _ in self._whole.values()):
-            self._whole = {}
+        self._whole = {n: each for n, each in self._whole.items() if not 0 < each[0] < math.inf}
 
 
 def _sum(norms: Iterable[Tensor]) -> Tensor:

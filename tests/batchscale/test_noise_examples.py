@@ -237,6 +237,37 @@ def test_weights_that_are_used_elsewhere_too_are_refused() -> None:
         F.linear(layer(torch.ones(2, 3)), layer.weight).sum().backward()
 
 
+class Twice(nn.Module):
+    """Uses the first layer's weights again; the head's are zero, as is the gradient before it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(3, 3), nn.Linear(3, 1)
+        nn.init.zeros_(self.head.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(F.linear(self.first(x), self.first.weight))
+
+
+def test_weights_used_elsewhere_are_seen_where_their_gradient_begins_as_zero() -> None:
+    torch.manual_seed(0)
+    model = Twice()
+    noise = batchscale.NoiseScale(model, per_example=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step() -> None:
+        with noise.micro_batch(4):
+            x = torch.randn(4, 3)
+            (model(x) - x[:, :1]).square().mean().backward()
+        noise.step()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    step()
+    with pytest.raises(ValueError, match="the weights of first are used elsewhere too"):
+        step()
+
+
 def test_an_average_of_the_weights_is_not_measured() -> None:
     model = nn.Sequential(nn.Linear(3, 3))
     noise = batchscale.NoiseScale(model, per_example=True)
