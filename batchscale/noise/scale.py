@@ -20,6 +20,7 @@ from results.noise_estimate import NoiseEstimate, estimate
 
 _EXCESS = 1.05
 """A mean gradient is at most as long as the root mean square of its parts, but for rounding."""
+_RAISED = "step: one of its micro-batches has raised"
 _UNSEEN = 0.1
 """What share of a layer's squared gradient may be rounding, in the narrowest types."""
 
@@ -43,7 +44,8 @@ class NoiseScale:
             optimizer.zero_grad()
         print(noise.estimate())
 
-    Steps may be left out: they take neither ``micro_batch`` nor ``step``.
+    Steps may be left out: they take neither ``micro_batch`` nor ``step``. After an error within a
+    micro-batch, such as for want of memory, ``zero_grad()`` ends the step too.
     """
 
     def __init__(
@@ -135,11 +137,13 @@ class NoiseScale:
         """
         if self._examples is not None or examples < 1 or not 0 < scale < math.inf:
             raise ValueError("micro_batch: examples and scale are above 0, and none is in another")
+        empty = all(p.grad is None for p in self._parameters.values())
+        if self._error == _RAISED and (empty or float(self._gradient()[0]) == 0):
+            self._parts = []
         if not self._parts:
             self._error, self._unready = "", False
             if self._halves is not None:
                 self._halves.begin()
-        empty = all(p.grad is None for p in self._parameters.values())
         if empty if self._parts else not empty and float(self._gradient()[0]) != 0:
             raise ValueError("micro_batch: call step(), then zero_grad(), at the end of each step")
         self._examples, self._squares = examples, {}
@@ -148,7 +152,7 @@ class NoiseScale:
         try:
             yield
         except BaseException:
-            self._error = "step: one of its micro-batches has raised"
+            self._error = _RAISED
             raise
         finally:
             self._examples = None

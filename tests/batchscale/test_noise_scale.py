@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import sys
@@ -313,6 +314,35 @@ def test_a_step_with_a_micro_batch_that_raised_is_refused() -> None:
         errors(model, 2, torch.Generator()).backward()  # of a vector
     with pytest.raises(ValueError, match="step: one of its micro-batches has raised"):
         noise.step()
+
+
+@pytest.mark.parametrize("to_none", [True, False])
+@pytest.mark.parametrize("fails", [0, 1])
+@pytest.mark.parametrize("norm", ["euclidean", "sign"])
+def test_a_batch_that_raised_is_left_out_after_zero_grad(
+    norm: str, fails: int, to_none: bool
+) -> None:
+    """As of want of memory, in the first or second micro-batch."""
+    rows = []
+    for failing in (False, True):
+        model, generator = regression(), torch.Generator().manual_seed(0)
+        noise = batchscale.NoiseScale(model, norm=norm)
+        for step in range(3):
+            if failing and step == 1:
+                for i in range(fails + 1):
+                    loss = errors(model, 2, torch.Generator().manual_seed(step)).mean()
+                    with contextlib.suppress(MemoryError), noise.micro_batch(2):
+                        loss.backward()
+                        if i == fails:
+                            raise MemoryError
+                model.zero_grad(set_to_none=to_none)
+            for _ in range(2):
+                with noise.micro_batch(2):
+                    errors(model, 2, generator).mean().backward()
+            noise.step()
+            model.zero_grad(set_to_none=to_none)
+        rows.append([*noise._rows])
+    assert rows[0] == rows[1]
 
 
 def test_a_step_after_a_refused_one_is_measured() -> None:
