@@ -125,7 +125,11 @@ def _interval(
         return (
             None,
             None,
-            [*notes, "|G|² is below zero beyond chance: examples are not independent"],
+            [
+                *notes,
+                "|G|² is below zero beyond chance: examples are not independent, or the gradient "
+                "was zeroed or clipped before its step was measured",
+            ],
         )
     notes.append("|G|² may be zero as far as these steps say: the noise scale has no upper bound")
     if c <= 0 or a == 0:

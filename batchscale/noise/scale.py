@@ -105,6 +105,7 @@ class NoiseScale:
         self._examples: int | None = None  # of the micro-batch that is open
         self._squares: dict[str, Tensor] = {}  # of its gradient, by parameter or layer
         self._parts: list[Tensor] = []  # of the micro-batches of this step, their sums
+        self._versions: list[int] = []  # of the gradient after the last of them
         self._error = ""
         self._unready = False
         self._skipped = 0
@@ -138,13 +139,16 @@ class NoiseScale:
         if self._examples is not None or examples < 1 or not 0 < scale < math.inf:
             raise ValueError("micro_batch: examples and scale are above 0, and none is in another")
         empty = all(p.grad is None for p in self._parameters.values())
-        if self._error == _RAISED and (empty or float(self._gradient()[0]) == 0):
+        # Within a step, nothing waits for a device unless the gradient was changed.
+        if not empty and (not self._parts or self._changes() != self._versions):
+            empty = float(self._gradient()[0]) == 0
+        if empty and self._error == _RAISED:
             self._parts = []
         if not self._parts:
             self._error, self._unready = "", False
             if self._halves is not None:
                 self._halves.begin()
-        if empty if self._parts else not empty and float(self._gradient()[0]) != 0:
+        if empty == bool(self._parts):
             raise ValueError("micro_batch: call step(), then zero_grad(), at the end of each step")
         self._examples, self._squares = examples, {}
         self._whole = {name: [0.0, 0.0] for name in self._whole}
@@ -157,6 +161,7 @@ class NoiseScale:
         finally:
             self._examples = None
             self._put_back(before)
+            self._versions = self._changes()
         if self._error or not self._squares:
             why = ", or FSDP was told not to reduce its gradient" if self._sharded else ""
             raise ValueError(self._error or f"micro_batch: no backward pass in it{why}")
@@ -199,6 +204,8 @@ class NoiseScale:
         if not all(map(math.isfinite, [*norms, *squares])):
             self._skipped += 1
             return
+        if norms[0] == 0 < squares[0]:
+            raise ValueError("step: the gradient was zeroed; call it before zero_grad()")
         if norms[0] > _EXCESS * squares[0]:
             raise ValueError("step: the gradient has more in it than its micro-batches; see scale=")
         if self._halves is not None:
@@ -247,6 +254,10 @@ class NoiseScale:
         if not norms:
             raise ValueError("step: no gradient; call it before zero_grad()")
         return _sum(norms)
+
+    def _changes(self) -> list[int]:
+        """How often each gradient was changed in place."""
+        return [p.grad._version for p in self._parameters.values() if p.grad is not None]
 
     def _hold(self) -> dict[str, Tensor]:
         """The shards of the gradient so far, which leave their place for a micro-batch's."""

@@ -7,6 +7,7 @@ import copy
 import math
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -248,11 +249,11 @@ def left_from_before(noise: batchscale.NoiseScale, model: nn.Module) -> None:
         backward(model)
 
 
-def without_step(noise: batchscale.NoiseScale, model: nn.Module) -> None:
+def without_step(noise: batchscale.NoiseScale, model: nn.Module, to_none: bool = True) -> None:
     for _ in range(2):
         with noise.micro_batch(2):
             backward(model)
-        model.zero_grad()
+        model.zero_grad(to_none)
 
 
 def changed(noise: batchscale.NoiseScale, model: nn.Module) -> None:
@@ -275,10 +276,11 @@ def nothing(noise: batchscale.NoiseScale, model: nn.Module) -> None:
         model(torch.zeros(2, DIMENSION, dtype=torch.float64))
 
 
-def zeroed(noise: batchscale.NoiseScale, model: nn.Module) -> None:
-    with noise.micro_batch(2):
-        backward(model)
-    model.zero_grad()
+def zeroed(noise: batchscale.NoiseScale, model: nn.Module, to_none: bool = True) -> None:
+    for _ in range(2):
+        with noise.micro_batch(2):
+            backward(model)
+    model.zero_grad(to_none)
     noise.step()
 
 
@@ -289,10 +291,12 @@ def zeroed(noise: batchscale.NoiseScale, model: nn.Module) -> None:
         (outside, "step: a backward pass outside of micro_batch"),
         (left_from_before, r"micro_batch: call step\(\), then zero_grad\(\)"),
         (without_step, r"micro_batch: call step\(\), then zero_grad\(\)"),
+        (partial(without_step, to_none=False), r"micro_batch: call step\(\), then zero_grad\(\)"),
         (changed, "step: the gradient has more in it than its micro-batches"),
         (single, "step: a single small batch"),
         (nothing, "micro_batch: no backward pass in it"),
         (zeroed, "step: no gradient; call it before zero_grad"),
+        (partial(zeroed, to_none=False), "step: the gradient was zeroed; call it before zero_grad"),
         (lambda noise, _: noise.step(), "step: no micro_batch before it"),
         (lambda noise, _: noise.micro_batch(0).__enter__(), "micro_batch: examples and scale"),
         (lambda noise, _: noise.estimate(), "estimate: no step was measured"),
@@ -303,6 +307,17 @@ def test_wrong_use_is_refused(use: Any, message: str) -> None:
     model = regression()
     with pytest.raises(ValueError, match=message):
         use(batchscale.NoiseScale(model), model)
+
+
+def test_micro_batches_without_a_gradient_are_measured() -> None:
+    """Such as those whose targets are all masked: nobody has zeroed it."""
+    model, generator = regression(), torch.Generator().manual_seed(0)
+    noise = batchscale.NoiseScale(model)
+    for factor in (0.0, 0.0, 1.0):
+        with noise.micro_batch(2):
+            (factor * errors(model, 2, generator).mean()).backward()
+    noise.step()
+    assert noise.estimate().covariance_trace > 0
 
 
 def test_a_step_with_a_micro_batch_that_raised_is_refused() -> None:
