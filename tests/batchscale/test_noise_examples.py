@@ -153,6 +153,21 @@ def measured(flat: bool) -> batchscale.NoiseScale:
     return noise
 
 
+def test_micro_batches_counted_in_tokens_are_those_of_sequences_in_tokens() -> None:
+    given = []
+    for each in (1, LENGTH):
+        model, generator = nn.Linear(1, 1, bias=False), torch.Generator().manual_seed(0)
+        nn.init.ones_(model.weight)
+        noise = batchscale.NoiseScale(model, tokens_per_example=LENGTH)
+        for _ in range(2):
+            x, y = tokens(10, generator)
+            with noise.micro_batch(10 * each):
+                (model(x) - y).square().mean().backward()
+        noise.step()
+        given.append(noise.estimate(unit="tokens" if each == 1 else "examples").noise_scale)
+    assert given[0] == pytest.approx(given[1])
+
+
 def test_tokens_of_a_sequence_are_not_independent() -> None:
     """A sequence's gradient has the variance 1 + 1 / LENGTH, so the noise scale is LENGTH + 1."""
     right = measured(flat=False).estimate(unit="tokens")
