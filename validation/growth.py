@@ -180,15 +180,22 @@ def _exponents(given: Sequence[Critical]) -> str:
             for form in FORMS:
                 loss = along(own, lambda each: each.target, form) if workload in BY_LOSS else None
                 data = along(own, lambda each: each.examples, form)
+                harder = [each for each in own if each.target in _hardest(own)]
+                late = along(harder, lambda each: each.examples, form)
                 size, target = by_size(own, form)
                 yield [
                     workload, f"`{optimizer}`", form, "not known" if loss is None else _text(loss),
-                    _text(data), _agrees(data),
+                    _text(data), _agrees(data), _text(late),
                     _text(size) + ("" if target is None else f" at {target:g}"),
                 ]  # fmt: skip
 
-    head = ("workload", "optimizer", "form", "excess loss", "examples", "holds", "parameters")
-    return table(head, rows())
+    head = ("workload", "optimizer", "form", "excess loss", "examples", "holds")
+    return table((*head, "examples, three hardest targets", "parameters"), rows())
+
+
+def _hardest(given: Sequence[Critical]) -> list[float]:
+    """Three targets: of losses."""
+    return sorted({each.target for each in given})[:LEAST]
 
 
 def _agrees(exponent: Interval) -> str:

@@ -7,9 +7,9 @@ differences: branches of one seed see the same data. Where the two have not as m
 for unequal variances (Welch 1947, doi:10.2307/2332510). k is *within* a tolerance where the
 interval's upper end is below log(1 + tolerance), *above* where its lower end is above it, else
 *open*. The critical batch size lies between the largest k B within, up to which all tested are, and
-the smallest above. Its estimate is where the mean, linear in log k, passes the tolerance. Nothing
-is extrapolated: an end that no k shows is open. That k = 1 is within itself says nothing of smaller
-batch sizes.
+the smallest above, from which all are. Its estimate is where the mean, linear in log k, passes the
+tolerance. Nothing is extrapolated: an end that no k shows is open. That k = 1 is within itself says
+nothing of smaller batch sizes.
 
 A tolerance may be a share p of all examples so far instead: k may need p more of them to the loss.
 At k = 1 the log of the loss falls by e times the log of the examples over the windows, so that the
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,12 +74,12 @@ class Point:
     critical: Interval
     """In examples. ``value`` is the estimate, given where the mean passes the tolerance; ``low``
     the largest batch size that is surely within, as are all smaller ones that were tested, ``high``
-    the smallest that is surely above."""
+    the smallest that is surely above, as are all larger ones."""
 
     @property
     def within(self) -> set[int]:
         """Each k that is surely within, as is each smaller one that was tested."""
-        return _in_sequence(self.comparisons)
+        return _in_sequence(self.comparisons, "within")
 
     def to_dict(self, batch_size: int) -> dict[str, Any]:
         return {
@@ -226,9 +226,8 @@ def _point(losses: Losses, batch_size: int, allowed: Array) -> Point:
         )
         for times, ratio in ratios.items()
     ]
-    above = [each.times for each in made if each.verdict == "above"]
-    high = min(above, default=None)
-    low = max(_in_sequence(made), default=None)
+    high = min(_in_sequence(reversed(made), "above"), default=None)
+    low = max(_in_sequence(made, "within"), default=None)
     means = {1: 0.0, **{times: ratio[0] for times, ratio in ratios.items()}}
     passed = _passed(means, low or 1, high, tolerance)
     return Point(
@@ -277,11 +276,11 @@ def _verdict(ratio: Ratio, *, known: bool) -> str:
     return "open" if not known else "within" if high < 0 else "above" if low > 0 else "open"
 
 
-def _in_sequence(comparisons: Sequence[Comparison]) -> set[int]:
+def _in_sequence(comparisons: Iterable[Comparison], verdict: str) -> set[int]:
     """Tests in a fixed sequence err once in all as seldom as a single one: it ends at the first k
-    that is not within."""
-    within = itertools.takewhile(lambda each: each.verdict == "within", comparisons)
-    return {each.times for each in within}
+    of another verdict."""
+    alike = itertools.takewhile(lambda each: each.verdict == verdict, comparisons)
+    return {each.times for each in alike}
 
 
 def _excess(ratio: Ratio) -> Interval:
@@ -319,8 +318,7 @@ def _notes(points: Sequence[Point], batch_size: int) -> list[Note]:
             each.times * batch_size
             for point, each in every
             if each.verdict == "within"
-            and point.critical.high is not None
-            and each.times * batch_size > point.critical.high
+            and any(c.verdict == "above" and c.times < each.times for c in point.comparisons)
         }
     )
     return [*notes, *([Note("branch_not_monotone", at=odd)] if odd else [])]
