@@ -271,15 +271,25 @@ def _check_averages(optimizer: Optimizer, loaded: Techniques) -> None:
 
     Raises:
         ExperimentError: both have one: the technique would measure an average of the trained
-            weights, not of the optimizer's.
+            weights, not of the optimizer's. Or the technique moves the trained weights, which are
+            not the ones that the optimizer averages.
     """
     for part in loaded if optimizer.averages else ():
-        if part.defines("evaluated") and not part.follows_average:
+        if part.follows_average:
+            continue
+        if part.defines("evaluated"):
             raise ExperimentError(
                 f"technique {part.label} and optimizer {optimizer.label} both make evaluations "
                 "measure other weights than those that are trained",
                 hint=f"leave {part.label} out, or choose an optimizer that averages nothing, such "
                 "as adamw",
+            )
+        if part.defines("before_step") or part.defines("after_step"):
+            raise ExperimentError(
+                f"technique {part.label} moves the trained weights, and optimizer "
+                f"{optimizer.label} averages others, which stay",
+                hint="to decay weights, tune the optimizer's own weight_decay; or choose an "
+                "optimizer that averages nothing, such as adamw",
             )
 
 

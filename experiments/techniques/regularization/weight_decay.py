@@ -27,6 +27,9 @@ class WeightDecay(Technique):
     of: Literal["matrices", "all"] = "matrices"
     exclude: tuple[str, ...] = EMBEDDINGS
 
+    def defines(self, hook: str) -> bool:
+        return super().defines(hook) and (hook != "after_step" or self.kind == "decoupled")
+
     def _names(self, weights: Tensors) -> list[str]:
         return list(weights) if self.of == "all" else matrices(weights, self.exclude)
 
