@@ -153,10 +153,15 @@ def convert_batch_norm(model: nn.Module, ghost_batch: int) -> nn.Module:
     return model
 
 
-def finish_step(model: nn.Module, all_reduce: Callable[[Tensor], object] | None = None) -> None:
+def finish_step(
+    model: nn.Module,
+    all_reduce: Callable[[Tensor], object] | None = None,
+    momentum: float | None = None,
+) -> None:
     """Bring the running statistics up to date after a step, and empty the sums.
 
     ``all_reduce`` sums a tensor over the workers in place; it is called with each sum.
+    ``momentum``: that of this update, in the place of the modules' own.
     """
     for module in model.modules():
         if isinstance(module, GhostBatchNorm):
@@ -166,10 +171,11 @@ def finish_step(model: nn.Module, all_reduce: Callable[[Tensor], object] | None 
                     all_reduce(tensor)
             module.num_batches_tracked.add_(1)
             count = module.ghosts.clamp(min=1)
-            if module.momentum is None:  # as torch has it: the plain average over all steps
+            share = module.momentum if momentum is None else momentum
+            if share is None:  # as torch has it: the plain average over all steps
                 weight = module.num_batches_tracked.to(count).reciprocal()
             else:
-                weight = torch.full_like(count, module.momentum)
+                weight = torch.full_like(count, share)
             weight = weight * (module.ghosts > 0)
             module.running_mean.lerp_(module.mean_sum / count, weight)
             module.running_var.lerp_(module.variance_sum / count, weight)

@@ -55,7 +55,7 @@ class Swa(Technique):
 
     The weights are averaged every ``every`` steps, equally, as ``torch.optim.swa_utils`` does
     (Izmailov et al. 2018, arXiv:1803.05407). Before that evaluations measure the trained weights;
-    training does not see the average. Running statistics of batch norm stay those of training.
+    training does not see the average.
     """
 
     name = "swa"

@@ -305,6 +305,8 @@ def workload_cases() -> Iterator[Case]:
         yield Case(name=spec, spec=spec, slow=slow)
     yield Case(name="batch norm", spec="randomly.py:Normed", stacks=False, divided=8, close=1e-8,
                changes={"technique": {"ghost_batch": 4}})  # fmt: skip
+    yield Case(name="averaged batch norm", spec="randomly.py:Normed", stacks=False, close=1e-8,
+               changes={"technique": {"ghost_batch": 4, "ema": 0.9}})  # fmt: skip
     yield Case(name="layers at random", spec="drops.py:Skipping", stacks=False)
     yield Case(name="a tuned field", spec="drops.py:Dropped", stacks=False,
                tuned={"rate": (0.0, 0.3, 0.9)})  # fmt: skip

@@ -35,6 +35,7 @@ CUT = Case(name="cut", spec="cut.py:Cut", tuned=RATE, changes={"technique": GHOS
 IMAGE = replace(CUT, spec="cut.py:Image")
 SQUARE = replace(CUT, spec="cut.py:Square")
 DEEP = replace(CUT, spec="deep.py:Deep")
+LAYERED = replace(CUT, spec="deep.py:Layered")
 PARTLY = replace(CUT, spec="deep.py:Partly")
 TEXT = Case(
     name="text", spec="lm-transformer", tuned=RATE,
@@ -191,10 +192,13 @@ def test_products_of_dimensions_train_as_one_process(base: Path, tmp_path: Path,
         staged, text = "pipeline" in name, "sequence" in name
         jobs.append(job(base, TEXT, size, dimensions, batch_size=8, optimizer="adamw"))
         if not text:
-            model = DEEP if staged else CUT
+            clip, both = {"clip": 0.5}, {"clip": 0.5, "ema": 0.5}
+            # A pipeline does not average models with batch norm.
+            models = [(DEEP, clip), (LAYERED, both)] if staged else [(CUT, both)]
             jobs += [
                 job(base, model, size, dimensions, micro_batch=micro_batch, optimizer="adamw",
-                    technique={"clip": 0.5, "ema": 0.5}, steps=12)
+                    technique=technique, steps=12)
+                for model, technique in models
                 for micro_batch in (None, 12, 4)  # passes accumulate 1, 2 or more times
             ]  # fmt: skip
         if name in ("shard", "tensor"):
@@ -218,14 +222,14 @@ def test_every_layout_reads_the_states_of_all_others(base: Path, tmp_path: Path)
     studies: tuple[tuple[Case, dict[str, Any]], ...] = (
         (TEXT, {"optimizer": "muon", "technique": technique, "batch_size": 8}),
         (CUT, {"optimizer": "adamw", "technique": technique}),
-        (DEEP, {"optimizer": "schedule-free-adamw"}),
+        (LAYERED, {"optimizer": "schedule-free-adamw"}),
     )
     for number, (case, changes) in enumerate(studies):
         named = {
             (size, name): dimensions
             for size, products in ((2, TWO), (4, FOUR))
             for name, dimensions in products.items()
-            if ("pipeline" in name) == (case is DEEP) or not dimensions
+            if ("pipeline" in name) == (case is LAYERED) or not dimensions
             if case is TEXT or "sequence" not in name
         }
         half = in_one_process(job(base, case, 1, **changes))

@@ -8,15 +8,20 @@ from workloads import LayoutPlan
 
 
 class Deep(Tiny):
+    norm = nn.BatchNorm1d
     # Without a bias before the batch norm: its gradient is rounding, which Adam makes a step of.
     def layout_plan(self): return LayoutPlan(pipeline=("*",))
 
     def model(self):
         return nn.Sequential(
-            nn.Linear(6, 8, bias=False), nn.BatchNorm1d(8), nn.Tanh(), nn.Dropout(0.2),
+            nn.Linear(6, 8, bias=False), self.norm(8), nn.Tanh(), nn.Dropout(0.2),
             nn.Linear(8, 12), nn.Tanh(), nn.Linear(12, 12), nn.Tanh(), nn.Dropout(0.3),
             nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 3),
         )
+
+
+class Layered(Deep):
+    norm = nn.LayerNorm
 
 
 class Partly(Tiny):

@@ -18,8 +18,9 @@ from experiments.parallel.ranks import SOLO
 from experiments.plan import WorkloadRef
 from experiments.training import splits
 from experiments.training.study_context import StudyContext
+from tests.experiments import stream_workloads
 from tests.marks import quick
-from tests.problems import engine, measurements, study, train, trials
+from tests.problems import engine, measurements, saved, study, train, trials
 from workloads import WorkloadError, load
 from workloads.images.multilabel import MultiLabel
 
@@ -258,3 +259,69 @@ def test_a_target_may_name_a_metric_of_the_split(tmp_path: Path) -> None:
     text += "budget: 5 steps\ntarget: "
     (tmp_path / "right.yaml").write_text(text + "validation_spread > 0.1\n")
     assert load_experiment(tmp_path / "right.yaml").studies()
+
+
+NORMED = """
+from torch import nn
+from workloads.digits import DigitsMLP
+
+class Normed(DigitsMLP):
+    target = "validation_error < 0.04"
+
+    def model(self):
+        return nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 10))
+"""
+
+
+@pytest.mark.parametrize(
+    ("technique", "optimizer"),
+    [({"ema": 0.99}, "sgd"), ({"swa": 0.0}, "sgd"), ({"lookahead": 40}, "sgd"),
+     ({}, "schedule-free-sgd")],
+)  # fmt: skip
+def test_an_average_is_measured_with_its_own_statistics_of_batch_norm(
+    technique: dict[str, Any], optimizer: str, tmp_path: Path
+) -> None:
+    """As ``update_bn`` of torch takes them, of all training examples; training does not see it."""
+    (tmp_path / "normed.py").write_text(NORMED)
+    workload = WorkloadRef(spec="normed.py:Normed", base=str(tmp_path))
+    of = study(workload=workload, technique=technique, optimizer=optimizer, batch_size=32)
+    (trial,) = trials(of, 1, learning_rate=0.5, weight_decay=0.0)
+    run = engine("module", of, (trial,), steps=60)
+    before = saved(run)
+    data, model = run.context.splits, run.context.workload.model()
+    model.load_state_dict(run.measured(0))
+    found = {n: b.clone() for n, b in model.named_buffers()}
+    batches = [data["train"].fetch(p, training=True) for p in torch.arange(1280).split(32)]
+    torch.optim.swa_utils.update_bn(batches, model)
+    for name in ("1.running_mean", "1.running_var"):
+        expected, trained = model.get_buffer(name), run.weights(0)[name]
+        torch.testing.assert_close(found[name], expected, rtol=0.1, atol=0.05)
+        assert (found[name] - expected).norm() < 0.5 * (trained - expected).norm()
+    (measured,) = run.evaluate("validation")
+    x, y = data["validation"].fetch(torch.arange(500), training=False)
+    error = float((model.eval()(x).argmax(1) != y).double().mean())
+    assert measured["error"] == pytest.approx(error, abs=0.02)
+    assert saved(run) == before
+
+
+def test_statistics_are_taken_of_the_beginning_of_a_stream(tmp_path: Path) -> None:
+    """Of what the budget reads, since it may have no more."""
+    normed = """
+class Normed(Stream):
+    def model(self):
+        return torch.nn.Sequential(
+            torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+        )
+"""
+    (tmp_path / "streams.py").write_text(stream_workloads.FILE + normed)
+    fields = {"data_set": "Ends", "examples": 100}
+    ref = WorkloadRef(spec="streams.py:Normed", base=str(tmp_path), fields=fields)
+    technique = {"ema": 0.9, "ghost_batch": 4}
+    of = study(workload=ref, technique=technique, batch_size=8, budget_steps=12)
+    run = engine("module", of, trials(of, 1), steps=12)
+    found, trained = run.measured(0), run.weights(0)
+    linear = torch.nn.Linear(6, 8)
+    linear.load_state_dict({name: found[f"0.{name}"] for name in ("weight", "bias")})
+    x, _ = run.context.splits["train"].fetch(torch.arange(96), training=False)
+    torch.testing.assert_close(found["1.running_mean"], linear(x).mean(0).detach())
+    assert not torch.allclose(found["1.running_mean"], trained["1.running_mean"])

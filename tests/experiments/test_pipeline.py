@@ -13,6 +13,7 @@ from torch import nn
 
 from experiments import parallel
 from experiments.config.compile import from_keywords
+from experiments.engines import make_engine
 from experiments.engines.randomness import RandomDraws
 from experiments.errors import ExperimentError
 from experiments.parallel import ForwardPass
@@ -151,3 +152,14 @@ def test_random_numbers_begin_where_a_stage_begins_and_a_loss_draws_none(tmp_pat
     draws.refuse_stages(context)
     with pytest.raises(WorkloadError, match="or a technique's, draws random numbers"):
         replace(draws, in_model=1).refuse_stages(context)
+
+
+def test_a_pipeline_does_not_average_a_model_with_batch_norm(tmp_path: Path) -> None:
+    (tmp_path / "deep.py").write_text(FILE)
+    ref = WorkloadRef(spec="deep.py:Deep", base=str(tmp_path))
+    technique = {"ghost_batch": 4, "ema": 0.5}
+    of = study(workload=ref, batch_size=24, technique=technique)
+    context = StudyContext.load(of)
+    context.layout.staged = True
+    with pytest.raises(ExperimentError, match="which a pipeline does not take"):
+        make_engine("module", context, trials(of, 1))
