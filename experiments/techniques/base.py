@@ -15,12 +15,12 @@ defines is not called, and costs nothing.
 | 200 | ``dropout``: the model is changed from the inside |
 | 210 | ``stochastic_depth``: likewise |
 | 250 | ``quantize``: likewise |
-| 300 | ``label_smoothing``: the workload's loss itself is smoothed |
 | 300 | ``lora``: freezes what it adapts |
 | 400 | ``compress``: what the ranks send, before any hook has the gradient of the global batch |
 | 450 | ``distill``: its teacher sees what the student sees, and the loss of the others |
 | 450 | ``lookahead``: moves the weights before they are masked |
 | 500 | unless the class says otherwise |
+| 550 | ``label_smoothing``: inside of all those, the workload's loss itself is smoothed |
 | 600 | ``prune``: no technique behind it sees gradients or weights of what is pruned |
 | 700 | ``gradient_noise``: the noise is clipped, too |
 | 800 | ``clip``: the update gets a gradient whose norm is bounded, whatever ran before |

@@ -200,6 +200,41 @@ def test_smoothing_of_each_token() -> None:
     torch.testing.assert_close(loss, expected.view(3, 8).mean(1), rtol=1e-10, atol=0)
 
 
+def test_smoothing_leaves_ignored_labels_out_as_torch_does() -> None:
+    workload = workloads.load("lm-transformer", {"context": 8, "width": 8, "heads": 2})
+    ids = torch.randint(256, (3, 9), generator=torch.Generator().manual_seed(0))
+    labels = ids[:, 1:].masked_fill(torch.arange(8) % 3 == 0, -100)
+    model = workload.model().double().eval()
+    logits = model(ids[:, :-1]).requires_grad_()
+    classes = logits.shape[-1]
+    part = load(label_smoothing=0.2).parts["label_smoothing"]
+    found = part.criterion(workload.loss, logits, (ids[:, :-1], labels))
+    # torch spreads over all classes, the right one included.
+    expected = F.cross_entropy(
+        logits.transpose(1, 2),
+        labels,
+        reduction="none",
+        label_smoothing=0.2 * classes / (classes - 1),
+    )
+    torch.testing.assert_close(found, expected.mean(1), rtol=1e-10, atol=0)
+
+
+def test_labels_are_smoothed_and_those_of_a_teacher_are_not() -> None:
+    """With ``distill``, (1 - w) of the smoothed loss and w T² of the divergence."""
+    workload = workloads.load("digits-mlp")
+    draw = torch.Generator().manual_seed(0)
+    x, taught = (torch.randn(7, n, generator=draw, dtype=torch.float64) for n in (64, 10))
+    batch, model = (x, torch.randint(10, (7,), generator=draw)), workload.model().double()
+    distill: Any = {"teacher": "mnist8-fc", "temperature": 3.0, "weight": 0.3}
+    loaded = load(distill=distill, label_smoothing=0.2)
+    both = loaded.with_arguments({"distill": {"_outputs": lambda _: taught}})
+    smoothed = load(label_smoothing=0.2).loss(workload, model, batch)
+    student, teacher = (torch.softmax(z / 3, -1) for z in (model(x), taught))
+    divergence = (teacher * (teacher / student).log()).sum(-1)
+    expected = 0.7 * smoothed + 0.3 * 9 * divergence
+    torch.testing.assert_close(both.loss(workload, model, batch), expected, rtol=1e-10, atol=0)
+
+
 # dropout
 
 

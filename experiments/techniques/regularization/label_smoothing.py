@@ -10,8 +10,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from experiments.errors import ExperimentError
-from experiments.techniques.base import Technique
+from experiments.techniques.base import Compute, Technique
 from workloads import Batch
+
+_IGNORED = -100
+"""The label of what has no loss: ``ignore_index`` of torch's cross entropy."""
 
 
 class LabelSmoothing(Technique):
@@ -19,11 +22,11 @@ class LabelSmoothing(Technique):
 
     Of K classes each wrong one has the weight epsilon / (K - 1). The loss must be the cross entropy
     of classes: logits (B, …, K), labels (B, …), a mean over the dimensions between, as of the
-    tokens of a sequence. Metrics are not smoothed.
+    tokens of a sequence. A label of -100 has no loss, as in torch. Metrics are not smoothed.
     """
 
     name = "label_smoothing"
-    order = 300
+    order = 550
 
     epsilon: Annotated[float, Field(ge=0, lt=1)]
 
@@ -41,12 +44,13 @@ class LabelSmoothing(Technique):
                 hint="leave it out; or, where the workload has a field label_smoothing, that at 0",
             )
 
-    def loss(self, loss: Tensor, model: nn.Module, output: Any, batch: Batch) -> Tensor:
-        del model
+    def criterion(self, compute: Compute, output: Any, batch: Batch) -> Tensor:
+        loss: Tensor = compute(output, batch)
         logits = self._logits(output, batch)
         classes = logits.shape[-1]
         # The sum over all classes of -log p.
         every = torch.logsumexp(logits, -1) * classes - logits.sum(-1)
+        every = every.masked_fill(batch[1] == _IGNORED, 0)
         every = every.flatten(1).mean(1) if every.dim() > 1 else every
         return (1 - self.epsilon) * loss + self.epsilon / (classes - 1) * (every - loss)
 
