@@ -202,9 +202,12 @@ class Split:
 
     def _changed(self, raw: Batch, change: Change, step: int = 0) -> Batch:
         count, stored = len(raw), change.stored(raw, step)
-        # What techniques append is not the workload's to transform.
-        finished = (*self._finish(stored[:count], training=True), *stored[count:])
-        return _cast(change.transformed(finished, step), self.dtype)
+        finished = self._finish(stored[:count], training=True)
+        # What techniques append, labels of partners, is made again of the transformed labels.
+        if len(stored) > count:
+            stored = change.stored((raw[0], *finished[1:]), step)
+        batch = (*finished, *stored[len(finished) :])
+        return _cast(change.transformed(batch, step), self.dtype)
 
     def _drawn(self, order: Order, part: slice, seed: int, step: int) -> Batch:
         """``part`` of the global batch of one trial's step as it is stored, augmented."""

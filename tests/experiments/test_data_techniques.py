@@ -101,6 +101,22 @@ def test_cutmix_weighs_labels_by_area() -> None:
     assert len(areas) > 5
 
 
+def test_labels_of_partners_are_those_after_the_transform(tmp_path: Path) -> None:
+    """A workload that stores labels from 1 on trains as one that stores them from 0 on."""
+    later = IMAGES.replace("torch.uint8), y)", "torch.uint8), y + 1)")
+    later = later.replace("x.float() / 255, y", "x.float() / 255, y - 1")
+    batches = []
+    for name, text in (("images.py", IMAGES), ("later.py", later)):
+        (tmp_path / name).write_text(text)
+        workload = WorkloadRef(spec=f"{name}:Images", base=str(tmp_path))
+        of = study(workload=workload, technique={"cutmix": 1.0, "augment": 0.1})
+        context, (trial,) = StudyContext.load(of), trials(of, 1)
+        change = context.techniques.augmentation(3)
+        batches.append(context.train.fetch_step(context.order(trial), slice(8), 0, 5, change))
+    assert len(batches[0]) == 4
+    assert all(torch.equal(*both) for both in zip(*batches, strict=True))
+
+
 def test_augment_shifts_at_most_so_far_and_mirrors_half() -> None:
     x = torch.zeros(400, 1, 16, 16, dtype=torch.uint8)
     x[:, 0, 8, 3] = 1
