@@ -107,7 +107,10 @@ class Prune(Technique):
         kept = state["kept"]
         if self.by == "gradient" and step.due:
             first = step.number == 0
-            scores = {name: (gradients[name] * weights[name]).abs() for name in kept}
+            scores = {
+                name: (gradients[name] * weights[name]).abs() if name in gradients else each * 0
+                for name, each in kept.items()
+            }
             chosen = self._kept(scores, self.sparsity)
             state["kept"] = kept = {
                 name: torch.where(first, chosen[name], each) for name, each in kept.items()
@@ -116,7 +119,7 @@ class Prune(Technique):
                 name: torch.where(first, torch.zeros_like(gradient), gradient)
                 for name, gradient in gradients.items()
             }
-        return {**gradients, **{name: gradients[name] * each for name, each in kept.items()}}
+        return {name: g * kept[name] if name in kept else g for name, g in gradients.items()}
 
     def after_step(self, weights: Tensors, state: State, step: Step) -> Tensors:
         if self.until is not None and step.due:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +14,11 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 import workloads
 from experiments import techniques
 from experiments.engines import Engine
-from experiments.plan import Study, Trial
+from experiments.plan import Study, Trial, WorkloadRef
 from experiments.techniques import Step
 from experiments.techniques.quantize import QuantizedLinear, rounded
 from experiments.training.study_context import StudyContext
+from tests.experiments import layout_workloads
 from tests.problems import engine, largest_difference, study, trials
 
 KINDS = ["module", "stacked"]
@@ -70,6 +72,27 @@ def test_decay_spares_norms_biases_and_embeddings() -> None:
     }
     (every,) = techniques.load({"weight_decay": {"rate": 0.5, "of": "all"}}, None)
     assert set(every.start(weights)) == set(weights)
+
+
+@pytest.mark.parametrize(
+    "described",
+    [{"weight_decay": {"rate": 0.5, "of": "all"}}, {"prune": 0.5},
+     {"weight_decay": {"rate": 0.5, "kind": "coupled"}},
+     {"prune": {"sparsity": 0.5, "by": "gradient"}}],
+)  # fmt: skip
+def test_a_weight_that_no_example_uses_has_no_gradient(
+    described: dict[str, Any], tmp_path: Path
+) -> None:
+    """Nor has it one in torch's optimizers, whose decay leaves it as it is."""
+    (tmp_path / "partly.py").write_text(layout_workloads.FILE)
+    workload = WorkloadRef(spec="partly.py:Partly", base=str(tmp_path))
+    before, after = (
+        trained(of, trials(of, 1, learning_rate=0.1), "module", steps).weights(0)
+        for of in [study(workload=workload, batch_size=8, technique=described)]
+        for steps in (1, 4)
+    )
+    assert torch.equal(after["third.weight"], before["third.weight"])
+    assert not torch.equal(after["first.weight"], before["first.weight"])
 
 
 # gradient_noise

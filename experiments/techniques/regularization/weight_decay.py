@@ -43,8 +43,9 @@ class WeightDecay(Technique):
         if self.kind == "coupled":
             decayed = {n: gradients[n] + self.rate * weights[n] for n in self._names(gradients)}
             return {**gradients, **decayed}
-        for name in state:
-            state[name] = weights[name] * (step.learning_rate * self.rate)
+        for name, taken in state.items():  # a weight without a gradient is not updated
+            used = name in gradients
+            state[name] = weights[name] * (step.learning_rate * self.rate) if used else taken * 0
         return gradients
 
     def after_step(self, weights: Tensors, state: State, step: Step) -> Tensors:
