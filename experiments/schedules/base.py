@@ -129,8 +129,8 @@ class Schedule:
     ) -> dict[str, Value]:
         """Shares of the budget, examples and tokens become steps; the rest is passed on.
 
-        A share is at least one step, and so is an amount unless it is 0. Where a schedule
-        ``decays_after_warmup``, ``decay`` is a share of what warmup leaves.
+        A share is at least one step, and so is an amount, unless it is 0 and may be: a warmup's.
+        Where a schedule ``decays_after_warmup``, ``decay`` is a share of what warmup leaves.
 
         Args:
             budget_steps: the budget, in steps of ``batch_size`` examples.
@@ -151,7 +151,8 @@ class Schedule:
                 steps = budget_steps
                 if self.decays_after_warmup and name == "decay":
                     steps -= int(resolved.get(_WARMUP, 0))
-                resolved[self.shares[name]] = max(1, round(float(value) * steps))
+                least = 1 if float(value) or name not in WARMUP else 0
+                resolved[self.shares[name]] = max(least, round(float(value) * steps))
             elif name in self.amounts:
                 step = self.amount_of_step(name, batch_size, tokens_per_example)
                 least = 1 if float(value) else 0

@@ -230,6 +230,11 @@ def test_shares_of_the_budget_become_steps() -> None:
         linear.resolve({"decay": 30}, 100)
 
 
+def test_a_warmup_of_nothing_is_none() -> None:
+    resolved = schedules.get("linear").resolve({"decay": 0.0, "warmup": 0.0}, 100)
+    assert resolved == {"decay_steps": 1, "warmup_steps": 0}
+
+
 @pytest.mark.parametrize("name", schedules.names())
 def test_a_decay_that_ends_with_the_budget_does_so_after_a_warmup_too(name: str) -> None:
     schedule = schedules.get(name)
