@@ -23,7 +23,8 @@ from experiments.search.space import Value
 class Shampoo(LibraryOptimizer):
     """Gradients times inverse roots of their second moments along each dimension.
 
-    The learning rate alone is tuned; every step computes the roots anew.
+    The learning rate alone is tuned; every step computes the roots anew. The library's momentum is
+    left out: it blends a gradient with the step before, which does not scale as gradients do.
     """
 
     name = "shampoo"
@@ -32,9 +33,7 @@ class Shampoo(LibraryOptimizer):
     amplifies_rounding = True
     defaults: Mapping[str, Value] = {
         "learning_rate": 1e-3,
-        "momentum": 0.0,
         "weight_decay": 0.0,
-        "preconditioning_compute_steps": 1,
         "matrix_eps": 1e-6,
     }
     space: Mapping[str, Any] = {"learning_rate": {"log": [1e-3, 10]}}

@@ -45,7 +45,6 @@ DOMAINS = {
     "weight_decay": Domain(low=0),
     "ns_steps": Domain(low=1, high=100, whole=True),
     "precondition_frequency": Domain(low=1, whole=True),
-    "preconditioning_compute_steps": Domain(low=1, whole=True),
     "matrix_eps": Domain(low=0),
     "update_period": Domain(low=1, whole=True),
     "rho": Domain(low=0, above=True),

@@ -43,7 +43,7 @@ BY_HAND: dict[str, tuple[type[torch.optim.Optimizer], Callable[[Values], dict[st
     "adam": (torch.optim.Adam, _adam),
     "adamw": (torch.optim.AdamW, _adam),
     "nadam": (torch.optim.NAdam, _adam),
-    "shampoo": (pytorch_optimizer.Shampoo, _sgd),
+    "shampoo": (pytorch_optimizer.Shampoo, lambda _: {}),
     "soap": (pytorch_optimizer.SOAP, _adam),
 }
 """Classes and arguments written out; of other optimizers, ``Optimizer.module`` makes them."""
