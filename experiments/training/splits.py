@@ -224,18 +224,18 @@ class Split:
     ) -> Batch:
         """``part`` of the global batch of one trial's step, augmented.
 
-        The whole global batch of a split on the device is augmented on every worker, so that each
-        example's random numbers are the same in every layout; a streamed one is drawn example by
-        example, each from its own seed.
+        Every worker augments the whole global batch, so that each example's random numbers are the
+        same in every layout. A streamed one is read example by example, each from its own seed.
         """
+        if self._reader is not None and not self.workload.augments:
+            return self._reader.training(order, part, seed, step)
         if self._reader is None:
-            generator = torch.Generator(self.device).manual_seed(derive(seed, "augment", step))
-            indices = order.batches(step, 1)[0]
-            whole = self.workload.augment(self._raw(indices), generator)
-            return tuple(x[part] for x in whole)
-        raw, first = self._reader.training(order, part, seed, step), part.start or 0
-        generator = torch.Generator(self.device).manual_seed(derive(seed, "augment", step, first))
-        return self.workload.augment(raw, generator)
+            raw = self._raw(order.batches(step, 1)[0])
+        else:
+            raw = self._reader.training(order, slice(None), seed, step)
+        generator = torch.Generator(self.device).manual_seed(derive(seed, "augment", step))
+        whole = self.workload.augment(raw, generator)
+        return tuple(x[part] for x in whole)
 
     def _raw(self, indices: Tensor) -> Batch:
         if self._reader is not None:

@@ -299,7 +299,7 @@ def workload_cases() -> Iterator[Case]:
         "randomly.py:Noisy", "randomly.py:Streamed", "randomly.py:Dropped", "drops.py:Everything",
         "streams.py:Augmented", "named.py:Named", "named.py:Streamed", "named.py:Listed",
         "tied.py:Tied", "counted.py:Counted", "spread.py:Own", "generated.py:Parabola",
-        "padded.py:Padded",
+        "padded.py:Padded", "randomly.py:NoisyStreamed",
     ):  # fmt: skip
         slow = spec in ("drops.py:Everything", "named.py:Streamed", "named.py:Listed")
         yield Case(name=spec, spec=spec, slow=slow)

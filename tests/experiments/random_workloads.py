@@ -24,6 +24,10 @@ class Streamed(Tiny):
     def data(self): return {**super().data(), "train": RandomSet()}
 
 
+class NoisyStreamed(Noisy, Streamed):
+    pass
+
+
 class Dropped(Tiny):
     def model(self):
         return nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.3), nn.ReLU(), nn.Linear(8, 3))

@@ -183,6 +183,20 @@ def test_trials_train_alike_with_any_number_of_workers(workers, kind: str, tmp_p
         assert all(torch.equal(value, b[name]) for name, value in a.items())
 
 
+def test_ranks_augment_what_one_process_does(workers, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(FILE)
+    workers(2)
+    ref = WorkloadRef(spec="own.py:NoisyStreamed", base=str(tmp_path))
+    _, splits = load_splits(ref, "cpu", torch.float32)
+    train = splits["train"]
+    order = train.order(5, 8)
+    for step in range(3):
+        parts = [slice(0, 8), slice(0, 3), slice(3, 8), slice(8, 8)]
+        whole, *shares = (train.fetch_step(order, part, 5, step)[0] for part in parts)
+        assert torch.equal(torch.cat(shares), whole)
+    train.close()
+
+
 class Broken(Squares):
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         if index == 13:
