@@ -184,3 +184,14 @@ class NAdam(PackagedOptimizer):
     }
     # Adam's, as in Choi et al. 2019 (arXiv:1910.05446): it contains Adam as a special case.
     space: Mapping[str, Any] = {"learning_rate": {"log": [1e-4, 1]}}
+
+    def module(self, *arguments: Any, **values: Any) -> torch.optim.Optimizer:
+        made = super().module(*arguments, **values)
+        made.register_load_state_dict_post_hook(_keep_product)
+        return made
+
+
+def _keep_product(optimizer: torch.optim.Optimizer) -> None:
+    """A state that is loaded gets the type of its parameter, which the product has not."""
+    for state in optimizer.state.values():
+        state["mu_product"] = state["mu_product"].to(torch.get_default_dtype())
