@@ -35,7 +35,7 @@ LIBRARY = [
 """Packaged experiments, besides the demo, whose files are in the library."""
 ASKED = [
     *(f"atlas-{name}" for name in ("lstm", "mnist")),
-    *(f"growth-{name}" for name in ("markov", "text")),
+    "growth-text",
     *("rules-stdlib", "rules-stdlib-half-life"),
 ]
 """Experiments of docs/findings/questions.md that are not trained yet."""
