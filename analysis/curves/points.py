@@ -303,8 +303,9 @@ def of_runs(runs: Runs, batch_size: int, rows: Rows) -> Point:
 
 
 def _mean(steps: Sequence[float]) -> float:
-    """The geometric mean; the median where a run took no step."""
-    return math.exp(math.fsum(map(math.log, steps)) / len(steps)) if min(steps) else median(steps)
+    """The geometric mean; the median where a run took no step, and of equal ones, as they are."""
+    unequal = 0 < min(steps) < max(steps)
+    return math.exp(math.fsum(map(math.log, steps)) / len(steps)) if unequal else median(steps)
 
 
 def tabulate(point: Point) -> dict[str, Any]:
