@@ -19,7 +19,8 @@ worker claims, commits, reports and stops it in the same lines. The cut is as sm
 4. *Resumed.* The trial's folder, ``RESULTS/programs/TRIAL``, holds the program's checkpoints
    (``{folder}``), its output, ``measurements.jsonl``: what it has reported, and who runs it: the
    next worker waits until a dead one's program has ended. With ``resume`` a trial goes on from
-   there, in any later run; without, it begins again in an empty folder.
+   there, in any later run, and nothing there is ever deleted: it begins again only if it had
+   neither reported nor written a file. Without, it begins again in an empty folder.
 
 Decided: a *measurement* is a report with the target's metric; other reports of the same step add
 theirs. The first report of a step counts. A target's metric, or a metric whose name ends in

@@ -26,13 +26,12 @@ from experiments.factors.rule import rate_factor
 from experiments.plan import Measurement, Outcome, Pack, Study, Trial
 from experiments.programs.check import SEEN
 from experiments.programs.nodes import Meeting, start
-from experiments.programs.place import SCRIPT
-from experiments.programs.process import REPORTS, RUNNING, Process, runs_in
-from experiments.programs.training import RECORDED, Event, ProgramTraining
+from experiments.programs.process import REPORTS, Process, runs_in
+from experiments.programs.training import RECORDED, UNREPORTED, Event, ProgramTraining
 from experiments.training.branches import Branch
 from results.counts import count
 
-_OURS = (REPORTS, RUNNING, RECORDED, SCRIPT, "stdout.log*", "stderr.log*", "stop")
+_OURS = (REPORTS, RECORDED, *UNREPORTED)
 """Files of a trial's folder that the program has not made."""
 _POLL_SECONDS = 0.2
 _ROUNDING = 2e-7

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import shutil
 import time
 from collections.abc import (
     Callable,
     Collection,
-    Generator,
     Iterable,
     Iterator,
     Mapping,
@@ -20,6 +20,7 @@ from collections.abc import (
 )
 from contextlib import closing
 from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ from experiments.parallel.ranks import SOLO, Ranks
 from experiments.plan import Measurement, Outcome, Pack, StopReason, Trial
 from experiments.programs.metrics import LinesOf, Metrics
 from experiments.programs.nodes import Instruction, Meeting, follow, lead, start
-from experiments.programs.process import REPORTS, Ended, Process, runs_in
+from experiments.programs.place import SCRIPT
+from experiments.programs.process import REPORTS, RUNNING, Ended, Process, runs_in
 from experiments.programs.reports import Report
 from experiments.training.stopping import (
     STATUS,
@@ -43,6 +45,8 @@ Event = Measurement | Outcome
 ENGINE = "program"
 _POLL_SECONDS = 0.2
 RECORDED = "measurements.jsonl"
+UNREPORTED = (RUNNING, SCRIPT, "stdout.log*", "stderr.log*", "stop")
+"""Files of ours in a trial's folder, though its program has not reported."""
 _NO_RESUME = "the experiment has no resume: … for its program"
 
 
@@ -79,10 +83,6 @@ class ProgramTraining:
         self.steps = 0
         """Steps that the program has taken since it was started here."""
         self._instruction = Instruction()
-        self._begin()
-
-    def _begin(self) -> None:
-        """At step 0, with nothing reported."""
         self.step = 0
         self._progress = TrialProgress(next=0)
         self._largest_gap = 0
@@ -173,28 +173,32 @@ class ProgramTraining:
                 return
             time.sleep(_POLL_SECONDS)
             yield []
-        recorded = self.recorded() if self._program.resume else []
-        if recorded:
-            events = self._replayed(recorded)
-            self._began = time.monotonic()
-            # What it has still reported while no worker read it.
-            unread = LinesOf(self._folder / REPORTS, Metrics(self._program.reports).of_line)
-            events += self._taken(unread.more(ended=True))
-            if self._outcome is None:
-                resumed = yield from self._attempt(should_stop, events)
-                if resumed:
-                    return
-                self._begin()  # what it needs to go on from was not there
-            else:
-                yield [*events, self._outcome]
-                return
-        shutil.rmtree(self._folder, ignore_errors=True)
-        yield from self._attempt(should_stop, None)
+        if not self._program.resume:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        if not self._has_begun():
+            yield from self._attempt(should_stop, None)
+            return
+        events = self._replayed(self.recorded())
+        self._began = time.monotonic()
+        # What it has still reported while no worker read it.
+        unread = LinesOf(self._folder / REPORTS, Metrics(self._program.reports).of_line)
+        events += self._taken(unread.more(ended=True))
+        if self._outcome is None:
+            yield from self._attempt(should_stop, events)
+        else:
+            yield [*events, self._outcome]
+
+    def _has_begun(self) -> bool:
+        """Whether an earlier run has reported anything, or written a file into the folder: only
+        then may there be a checkpoint."""
+        files = (path for path in self._folder.rglob("*") if not path.is_dir())
+        names = (str(path.relative_to(self._folder)) for path in files)
+        return any(not any(fnmatch(name, ours) for ours in UNREPORTED) for name in names)
 
     def _attempt(
         self, should_stop: Callable[[], bool], before: list[Event] | None
-    ) -> Generator[list[Event], None, bool]:
-        """Run it once; whether it has reported anything, or was asked to stop.
+    ) -> Iterator[list[Event]]:
+        """Run it once.
 
         ``before``: the events of the runs that this one goes on from, if it does; they are given
         with its first.
@@ -222,12 +226,9 @@ class ProgramTraining:
                 reports = process.reports(_POLL_SECONDS)
                 yield [] if self._outcome else self._taken(reports)
             if self._outcome is None and not stopped:
-                if before is not None and not reported:
-                    return False
-                self._outcome = self._at_end(process.ended)
+                self._outcome = self._at_end(process.ended, reported=reported)
         if self._outcome is not None:
-            yield [self._outcome]
-        return True
+            yield [*(() if reported else before or ()), self._outcome]
 
     def _start(self, *, resume: bool, meeting: Meeting) -> Process:
         return start(self._study, self._trial, self._folder, resume=resume, meeting=meeting)
@@ -330,8 +331,8 @@ class ProgramTraining:
     def _seconds(self) -> float:
         return self._before + time.monotonic() - self._began
 
-    def _at_end(self, ended: Ended) -> Outcome:
-        """The outcome of a program that ended by itself.
+    def _at_end(self, ended: Ended, *, reported: bool) -> Outcome:
+        """The outcome of a program that ended by itself. ``reported``: anything in this run.
 
         Raises:
             ProgramError: it failed, or ended before its budget.
@@ -349,6 +350,10 @@ class ProgramTraining:
         elif ended.exit == 0 and not self._names:
             example = f'lines such as {{"step": 1, "{self._metric}": 0.5}}'
             message += f"; it reports by {self._program.reports or example}"
+        if self._instruction.resume and not reported:
+            message = f"{self._program.name} could not go on by {shlex.join(self._program.resume)}"
+            message += f": {': '.join([str(ended), *ended.stderr[-1:]])}; its folder is kept, the "
+            message += f"next sweep tries again; anew: rm -r {shlex.quote(str(self._folder))}"
         lines = [*ended.stderr, f"(its output: {self._folder}/stdout.log)", message]
         raise ProgramError("\n".join(lines))
 

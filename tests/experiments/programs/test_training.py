@@ -1,4 +1,4 @@
-"""The training of a program: what is measured, when it stops, and how it goes on."""
+"""The training of a program: what is measured, and when it stops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from experiments.errors import ExperimentError, ProgramError
-from experiments.plan import Measurement
 from experiments.programs import process
 from experiments.programs.training import ProgramTraining
 from results.run_state import processes
@@ -180,102 +179,6 @@ def test_reports_in_a_file(tmp_path: Path) -> None:
     assert outcome.steps_to_target == 20
 
 
-RESUMABLE = """
-folder = sys.argv[2]
-checkpoint = os.path.join(folder, "checkpoint")
-step = 0
-if "--resume" in sys.argv:
-    step = int(open(checkpoint).read())
-here("starts", os.path.dirname(os.path.dirname(folder)))
-while step < 100:
-    step += 1
-    if step % 10 == 0:
-        say(step, val_loss=1 - step / 100)
-    with open(checkpoint + ".tmp", "w") as stream:
-        stream.write(str(step))
-    os.replace(stream.name, checkpoint)
-    time.sleep(0.01)
-"""
-
-
-def stopped_after(tmp_path: Path, reports: int) -> tuple[int, ...]:
-    """Stop a resumable trial once it has so many measurements; the steps of these."""
-    of = pack(tmp_path, RESUMABLE, "{folder}", resume="--resume")
-    training = ProgramTraining(of, folder=str(tmp_path / "programs"))
-    steps: list[int] = []
-
-    def enough() -> bool:
-        return len(steps) >= reports
-
-    for events in training.run(enough):
-        steps.extend(event.step for event in events if isinstance(event, Measurement))
-    assert training.active == ("trial",)
-    return tuple(steps)
-
-
-def test_a_trial_goes_on_from_its_folder(tmp_path: Path) -> None:
-    before = stopped_after(tmp_path, 2)
-    assert before[:2] == (10, 20)
-    of = pack(tmp_path, RESUMABLE, "{folder}", resume="--resume")
-    measured, outcome = trained(of, tmp_path)
-    assert [m.step for m in measured] == [10, 20, 30, 40, 50, 60]
-    seconds = [m.train_seconds for m in measured]
-    assert seconds == sorted(seconds)
-    assert outcome is not None
-    assert (outcome.steps_to_target, outcome.last_miss) == (60, 50)
-    assert len((tmp_path / "starts").read_text().split()) == 2
-
-
-def test_without_resume_it_begins_again(tmp_path: Path) -> None:
-    stopped_after(tmp_path, 2)
-    of = pack(tmp_path, RESUMABLE, "{folder}")
-    measured, _ = trained(of, tmp_path)
-    assert [m.step for m in measured] == [10, 20, 30, 40, 50, 60]
-
-
-def test_where_it_cannot_go_on_it_begins_again(tmp_path: Path) -> None:
-    stopped_after(tmp_path, 2)
-    (tmp_path / "programs" / "trial" / "checkpoint").write_text("not a number")
-    of = pack(tmp_path, RESUMABLE, "{folder}", resume="--resume")
-    measured, outcome = trained(of, tmp_path)
-    assert [m.step for m in measured] == [10, 20, 30, 40, 50, 60]
-    assert outcome is not None
-    assert outcome.last_miss == 50
-
-
-def test_what_an_earlier_run_has_measured_needs_no_program(tmp_path: Path) -> None:
-    trained(pack(tmp_path, RESUMABLE, "{folder}", resume="--resume"), tmp_path)
-    of = pack(tmp_path, RESUMABLE, "{folder}", resume="--resume", target="val_loss < 0.65")
-    _, outcome = trained(of, tmp_path)
-    assert outcome is not None
-    assert (outcome.steps_to_target, outcome.last_miss) == (40, 30)
-    assert len((tmp_path / "starts").read_text().split()) == 1
-
-
-def test_a_harder_target_goes_on(tmp_path: Path) -> None:
-    trained(pack(tmp_path, RESUMABLE, "{folder}", resume="--resume"), tmp_path)
-    of = pack(tmp_path, RESUMABLE, "{folder}", resume="--resume", target="val_loss < 0.25")
-    measured, outcome = trained(of, tmp_path)
-    assert [m.step for m in measured] == [10, 20, 30, 40, 50, 60, 70, 80]
-    assert outcome is not None
-    assert (outcome.steps_to_target, outcome.last_miss) == (80, 70)
-
-
-def test_what_was_reported_while_nobody_read_it_counts(tmp_path: Path) -> None:
-    stopped_after(tmp_path, 2)
-    folder = tmp_path / "programs" / "trial"
-    step = int((folder / "checkpoint").read_text())
-    (folder / "checkpoint").write_text("75")
-    lines = [f'{{"step": {s}, "val_loss": {1 - s / 100}}}' for s in range(10, 80, 10)]
-    (folder / "reports.jsonl").write_text("\n".join([*lines, '{"step": 99, "val_l']))
-    of = pack(tmp_path, RESUMABLE, "{folder}", resume="--resume")
-    measured, outcome = trained(of, tmp_path)
-    assert step < 60
-    assert [m.step for m in measured] == [10, 20, 30, 40, 50, 60]
-    assert outcome is not None
-    assert (outcome.steps_to_target, outcome.last_miss) == (60, 50)
-
-
 WORKER = """
 import sys
 from pathlib import Path
@@ -311,19 +214,6 @@ def test_a_trial_waits_for_the_program_of_a_dead_worker(tmp_path: Path) -> None:
     """
     measured, _ = trained(pack(tmp_path, code), tmp_path)
     assert [dict(m.metrics) for m in measured] == [{"val_loss": 0.0, "alive": 0.0}]
-
-
-def test_half_a_recorded_line_is_read_from_the_reports(tmp_path: Path) -> None:
-    stopped_after(tmp_path, 3)
-    recorded = tmp_path / "programs" / "trial" / "measurements.jsonl"
-    lines = recorded.read_text().splitlines(keepends=True)
-    recorded.write_text(lines[0] + lines[1][:9])
-    of = pack(tmp_path, RESUMABLE, "{folder}", resume="--resume")
-    measured, outcome = trained(of, tmp_path)
-    assert measured[0].step == 10
-    assert measured[1].step == 20  # of the reports, which are kept too
-    assert outcome is not None
-    assert outcome.steps_to_target == 60
 
 
 def test_a_stop_leaves_no_process(tmp_path: Path) -> None:
