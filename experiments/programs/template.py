@@ -28,7 +28,11 @@ _ROLES: Mapping[str, tuple[str, ...]] = {
     "optimizer": ("optimizer", "optim", "opt"),
 }
 """The values of a trial, and how programs call their options; the first that is there."""
-_RESUME = ("resume", "auto_resume", "resume_training")
+_RESUME = (
+    *("resume", "auto_resume", "resume_training"),
+    *("resume_from_checkpoint", "resume_from", "resume_path"),
+)
+_SWITCHES = ("store_true", "BooleanOptionalAction")
 _RATES = "{log: [1e-4, 1e-1]}"
 
 
@@ -40,7 +44,7 @@ class _Option:
     default: Any = None
     choices: tuple[Any, ...] = ()
     switch: bool = False
-    """Whether it has no value: ``store_true``."""
+    """Whether it has no value."""
 
     @property
     def key(self) -> str:
@@ -72,8 +76,10 @@ def template(path: Path) -> str:
     if "batch_size" in given:
         given.pop("per_device", None)
     arguments = [f"{option.flag}={{{role}}}" for role, option in given.items()]
-    rest = [option.flag for option in options.values() if option not in given.values()]
-    resume = next((options[name].flag for name in _RESUME if name in options), None)
+    resume = next((options[name] for name in _RESUME if name in options), None)
+    if "folder" not in given:
+        resume = None
+    rest = [o.flag for o in options.values() if o not in (*given.values(), resume)]
     lines = [
         f"# batchscale check {path.stem}.yaml, then: batchscale sweep {path.stem}.yaml",
         f"program: python {path.name} {' '.join(arguments)}",
@@ -88,8 +94,12 @@ def template(path: Path) -> str:
         rates = _around(given["learning_rate"].default)
         lines += ["search:                      # tuned afresh in every study"]
         lines += [f"  learning_rate: {rates}"]
-    if resume and "folder" in given:
-        lines.append(f"resume: {resume}            # appended where a trial goes on in its folder")
+    if resume and resume.switch:
+        line = f"resume: {resume.flag}"
+        lines.append(f"{line:<28} # appended where a trial goes on in its folder")
+    elif resume:
+        lines.append("# where a trial goes on in its folder; its checkpoint is yours to fill in:")
+        lines.append(f"# resume: {resume.flag}={{folder}}/CHECKPOINT")
     steps = given["budget"].default if "budget" in given else None
     budget = steps if isinstance(steps, int) and steps > 0 else 1000
     lines += [
@@ -117,7 +127,7 @@ def _options(tree: ast.AST) -> Iterator[_Option]:
             flag=long[0],
             default=_constant(keywords.get("default")),
             choices=tuple(_constant(each) for each in known),
-            switch=_constant(keywords.get("action")) == "store_true",
+            switch=_name(keywords.get("action")) in _SWITCHES,
         )
 
 
@@ -127,6 +137,11 @@ def _constant(node: ast.AST | None) -> Any:
         return None if node is None else ast.literal_eval(node)
     except ValueError:
         return None
+
+
+def _name(node: ast.AST | None) -> str:
+    """Of an action: ``"store_true"``, or ``argparse.BooleanOptionalAction`` without its module."""
+    return "" if node is None else ast.unparse(node).rpartition(".")[2].strip("'")
 
 
 def _around(rate: Any) -> str:

@@ -38,7 +38,7 @@ def program(tmp_path: Path) -> Path:
 def test_its_options_become_a_command(program: Path) -> None:
     beside = api.new_program(program)
     text = beside.read_text()
-    assert "# left at their defaults: --resume, --dropout\n" in text
+    assert "# left at their defaults: --dropout\n" in text
     said = yaml.safe_load(text)
     assert said.pop("program") == (
         "python train.py --batch-size={batch_size} --lr={learning_rate} --max_steps={budget} "
@@ -55,6 +55,30 @@ def test_its_options_become_a_command(program: Path) -> None:
     assert len(load(beside).studies()) == 2 * 7
     with pytest.raises(CommandError, match=r"train\.yaml exists already"):
         api.new_program(program)
+
+
+@pytest.mark.parametrize(
+    ("how", "resume"),
+    [("action=argparse.BooleanOptionalAction", "--resume"), ("type=str, default=''", None)],
+)
+def test_a_resume_that_takes_a_path_is_to_be_filled_in(
+    program: Path, how: str, resume: str | None
+) -> None:
+    program.write_text(PROGRAM.replace('"--resume", action="store_true"', f'"--resume", {how}'))
+    text = api.new_program(program).read_text()
+    assert yaml.safe_load(text).get("resume") == resume
+    assert ("# resume: --resume={folder}/CHECKPOINT\n" in text) == (resume is None)
+    assert "# left at their defaults: --dropout\n" in text
+    filled = text.replace("# resume: ", "resume: ")
+    program.with_suffix(".yaml").write_text(filled)
+    load(program.with_suffix(".yaml"))
+
+
+def test_a_resume_without_a_folder_is_left_out(program: Path) -> None:
+    program.write_text(PROGRAM.replace("--out_dir", "--place"))
+    text = api.new_program(program).read_text()
+    assert "# left at their defaults: --place, --resume, --dropout\n" in text
+    assert "resume" not in yaml.safe_load(text)
 
 
 def test_what_it_cannot_tell_it_says(program: Path) -> None:
