@@ -24,7 +24,7 @@ from experiments.training.splits import sampled
 from experiments.training.study_context import StudyContext
 from results.counts import count, plural
 from results.targets.target import Target
-from workloads.ghost import GHOST_BATCH
+from workloads.ghost import GHOST_BATCH, has_batch_norm
 
 _STEPS = 5
 _TOLERANCE = 1e-6
@@ -112,9 +112,8 @@ def _context(
             f"({count(len(context.train), 'example')})"
         )
     if batch_size is None:
-        ghost = context.ghost_batch or GHOST_BATCH
         size = min(64, len(context.train))
-        size = size // ghost * ghost or size
+        size = size // GHOST_BATCH * GHOST_BATCH or size
         context = dataclasses.replace(context, study=_study(ref, size, precision))
     return context
 
@@ -168,7 +167,7 @@ def _micro_batches(context: StudyContext, trial: Trial) -> Finding:
             finding="random numbers of the forward pass depend on how a batch is divided "
             f"({draws.unsupported}): use torch.nn.Dropout, which follows the example",
         )
-    unit = context.ghost_batch or 1
+    unit = GHOST_BATCH if has_batch_norm(context.model(trial)) else 1
     part = max(unit, size // 4 // unit * unit)
     if part >= size:
         return Finding(check=name, passed=None, finding=f"not compared: one part of {size} at most")
@@ -201,9 +200,8 @@ def _evaluation(context: StudyContext, trial: Trial) -> Finding:
         dataclasses.replace(context, splits=sampled(context.splits, split)), [trial]
     )
     examples = len(engine.context.splits[split])
-    unit = context.ghost_batch or 1
     ways: list[dict[str, float]] = []
-    for chunk in dict.fromkeys((examples, max(unit, examples // 3), max(unit, 7))):
+    for chunk in dict.fromkeys((examples, max(1, examples // 3), 7)):
         engine.chunk = chunk
         ways.append(engine.evaluate(split)[0])
     first = ways[0]

@@ -56,6 +56,11 @@ class Dropping(Sound):
         return nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 2))
 
 
+class Normalized(Sound):
+    def model(self) -> nn.Module:
+        return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
+
+
 class Shuffling(Sound):
     def forward(self, model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
         x = batch[0][:, torch.randperm(4)] if model.training else batch[0]
@@ -109,6 +114,12 @@ def test_dropout_is_no_broken_promise() -> None:
     findings = found(Dropping)
     assert findings["micro-batches"].passed is True
     assert findings["stackable"].finding == "yes, by torch.func"
+
+
+def test_batch_norm_is_divided_into_whole_ghost_batches() -> None:
+    findings = found(Normalized)
+    assert findings["micro-batches"].finding.startswith("64 as 1 and as 2 parts, 5 steps: equal to")
+    assert all(finding.passed is not False for finding in findings.values())
 
 
 def test_random_numbers_that_do_not_follow_the_example_are_one() -> None:
