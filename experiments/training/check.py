@@ -6,6 +6,7 @@ The comparisons train in float64, where a difference beyond rounding is an error
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -20,16 +21,19 @@ from experiments.plan import Layout, Study, Trial, WorkloadRef
 from experiments.search.space import Value
 from experiments.seeds import derive
 from experiments.training.auto_layout.step_times import seconds_of_step
-from experiments.training.splits import sampled
+from experiments.training.splits import Split, sampled
 from experiments.training.study_context import StudyContext
 from results.counts import count, plural
 from results.targets.target import Target
+from workloads.checks import check_splits
 from workloads.ghost import GHOST_BATCH, has_batch_norm
 
 _STEPS = 5
 _TOLERANCE = 1e-6
 """Relative to the largest weight or metric: float64 rounding leaves nine digits to spare."""
 _STACK = 32
+_COMPARED, _CHUNK = 32, 4096
+"""Examples of a split that are compared with those of another ``data()``, and read at a time."""
 _RATE_SECONDS = 0.5
 _USUAL: Mapping[str, Value] = {"learning_rate": 0.01}
 
@@ -73,13 +77,7 @@ def _findings(
     context, trial = _context(ref, batch_size, device), _trial(0)
     observer("trying its model, loss and metrics")
     check_contract(context, trial)
-    sizes = ", ".join(
-        f"{name} {'without end' if split.endless else f'{len(split):,}'}"
-        for name, split in context.splits.items()
-    )
-    yield Finding(
-        check="data", passed=None, finding=f"{sizes} {plural(context.workload.example_unit)}"
-    )
+    yield _data(context)
     size = count(sum(p.numel() for p in context.model(trial).parameters()), "parameter")
     yield Finding(check="model", passed=None, finding=f"{size}, {device}")
     yield Finding(check="loss and metrics", passed=True, finding="one value an example")
@@ -87,7 +85,7 @@ def _findings(
     observer("training it whole and in micro-batches")
     yield _micro_batches(context, trial)
     observer("evaluating it in several ways")
-    yield _evaluation(context, trial)
+    yield from _evaluation(context, trial)
     observer("stacking it")
     in_float32 = _context(ref, context.study.batch_size, device, "float32")
     reason = stacking_refusal(in_float32, [_trial(0), _trial(1)])
@@ -144,6 +142,44 @@ def _trial(index: int) -> Trial:
     )
 
 
+def _data(context: StudyContext) -> Finding:
+    """Its sizes, and whether ``data()`` gives the same again, by the first examples."""
+    sizes = ", ".join(
+        f"{name} {'without end' if split.endless else f'{len(split):,}'}"
+        for name, split in context.splits.items()
+    )
+    sizes += f" {plural(context.workload.example_unit)}"
+    again = check_splits(context.workload.data(), context.workload)
+    for name, split in context.splits.items():
+        other = Split(again[name], context.workload, context.device, context.dtype, name)
+        read = [_first(each) for each in (split, other) if len(each) == len(split)]
+        if not all(map(torch.equal, read[0], read[-1])) or len(read) == 1:
+            line = f"{sizes}; data() gives another {name} split each time: seed what it draws"
+            return Finding(check="data", passed=False, finding=line)
+    return Finding(check="data", passed=True, finding=sizes)
+
+
+def _first(split: Split) -> list[Tensor]:
+    """The bits of its first examples; what a Dataset draws as it reads them is seeded alike."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        batch = split.fetch(torch.arange(min(_COMPARED, len(split))), training=False)
+    return [x.contiguous().view(torch.uint8) for x in batch]
+
+
+def _not_finite(context: StudyContext) -> str:
+    """What is not finite: the first such example of the data, or else the loss."""
+    for name, split in context.splits.items():
+        for start in range(0, len(split) if split.resident else 0, _CHUNK):
+            part = torch.arange(start, min(start + _CHUNK, len(split)))
+            for x in split.fetch(part, training=False):
+                finite = x.isfinite().reshape(len(x), -1).all(1)
+                if not finite.all():
+                    first = start + int(finite.int().argmin())
+                    return f"example {first:,} of {name} has NaN or infinity"
+    return "look for NaN or infinity in what the model and the loss compute"
+
+
 def _initialization(context: StudyContext, trial: Trial) -> Finding:
     first, second = (dict(context.model(trial).named_parameters()) for _ in range(2))
     same = all(torch.equal(value, second[name]) for name, value in first.items())
@@ -177,6 +213,9 @@ def _micro_batches(context: StudyContext, trial: Trial) -> Finding:
     apart = _distance(whole.weights(0), parts.weights(0))
     ways = f"{size} as 1 and as {count(-(-size // part), 'part')}, {count(_STEPS, 'step')}"
     passed = apart <= _TOLERANCE
+    if not math.isfinite(apart):
+        line = f"{ways}: the loss is not finite: {_not_finite(context)}"
+        return Finding(check=name, passed=False, finding=line)
     return Finding(
         check=name,
         passed=passed,
@@ -193,7 +232,7 @@ def _divided(context: StudyContext, trial: Trial, part: int) -> ModuleEngine:
     return ModuleEngine(dataclasses.replace(context, study=study), [trial])
 
 
-def _evaluation(context: StudyContext, trial: Trial) -> Finding:
+def _evaluation(context: StudyContext, trial: Trial) -> Iterator[Finding]:
     split = context.evaluated[0]
     whole = len(context.splits[split])
     engine = ModuleEngine(
@@ -204,7 +243,15 @@ def _evaluation(context: StudyContext, trial: Trial) -> Finding:
     for chunk in dict.fromkeys((examples, max(1, examples // 3), 7)):
         engine.chunk = chunk
         ways.append(engine.evaluate(split)[0])
-    first = ways[0]
+    first, (target,) = ways[0], context.study.targets
+    metric = target.metric.partition("_")[2]
+    known = metric in first
+    line = str(target) if known else f"{target}: no metric {metric!r}, but {', '.join(first)}"
+    yield Finding(check="target", passed=known, finding=line)
+    if wrong := [name for name, value in first.items() if not math.isfinite(value)]:
+        line = f"{split}_{wrong[0]} is {first[wrong[0]]}: {_not_finite(context)}"
+        yield Finding(check="evaluation", passed=False, finding=line)
+        return
     apart = {
         name: max(abs(other[name] - value) for other in ways) / max(abs(value), 1.0)
         for name, value in first.items()
@@ -212,7 +259,7 @@ def _evaluation(context: StudyContext, trial: Trial) -> Finding:
     worst = max(apart, key=lambda name: apart[name])
     passed = apart[worst] <= _TOLERANCE
     part = split if examples == whole else f"the first {count(examples, 'example')} of {split}"
-    return Finding(
+    yield Finding(
         check="evaluation",
         passed=passed,
         finding=f"{part} in {len(ways)} ways of cutting it up: equal to {apart[worst]:.0e}"

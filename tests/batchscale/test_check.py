@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import TensorDataset
 
 from batchscale.trials import reference
 from experiments.training.check import Finding, check
@@ -61,6 +65,40 @@ class Normalized(Sound):
         return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
 
 
+class OwnSplit(Sound):
+    """Which examples are for training is another draw each time."""
+
+    def data(self) -> dict[str, tuple[Tensor, ...]]:
+        data, drawn = super().data(), torch.randperm(64)
+        return {**data, "train": tuple(x[drawn] for x in data["train"])}
+
+
+class Augmented(Sound):
+    """Its Dataset draws as it reads, which is seeded."""
+
+    def data(self) -> dict[str, Any]:
+        class Noisy(TensorDataset):
+            def __getitem__(self, i: int) -> tuple[Tensor, ...]:
+                x, y = super().__getitem__(i)
+                return x + torch.randn(4), y
+
+        data = super().data()
+        return {**data, "train": Noisy(*data["train"])}
+
+
+class Holed(Sound):
+    def data(self) -> dict[str, tuple[Tensor, ...]]:
+        data = super().data()
+        data["train"][0][3, 1] = math.nan
+        return {**data, "validation": data["train"]} if self.measured else data
+
+    measured: bool = False
+
+
+class Untargeted(Sound):
+    target = "validation_perplexity < 2"
+
+
 class Shuffling(Sound):
     def forward(self, model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
         x = batch[0][:, torch.randperm(4)] if model.training else batch[0]
@@ -79,6 +117,31 @@ class Brief(Classification):
 
     def model(self) -> nn.Module:
         return nn.Linear(3, 2)
+
+
+@pytest.mark.parametrize(
+    ("workload", "fields", "broken"),
+    [
+        (OwnSplit, {}, {"data": "data() gives another train split each time: seed what it draws"}),
+        (Holed, {}, {"micro-batches": "the loss is not finite: example 3 of train has NaN"}),
+        (
+            *(Holed, {"measured": True}),
+            {"micro-batches": "example 3 of train", "evaluation": "is nan: example 3 of train"},
+        ),
+        (Untargeted, {}, {"target": "no metric 'perplexity', but cross_entropy, error"}),
+    ],
+)
+def test_data_and_target_that_no_sweep_can_use(
+    workload: type[Sound], fields: dict[str, Any], broken: dict[str, str]
+) -> None:
+    findings = check(reference(workload, fields))
+    failed = {f.check: f.finding for f in findings if f.passed is False}
+    assert failed.keys() == broken.keys()
+    assert all(text in failed[name] for name, text in broken.items())
+
+
+def test_data_that_draws_as_it_is_read_is_seeded() -> None:
+    assert found(Augmented)["data"].passed is True
 
 
 def found(workload: type[Classification]) -> dict[str, Finding]:
