@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from experiments.errors import nearest
@@ -35,6 +36,11 @@ class _Run:
     seconds: float
     """From SIGTERM to the end of its last process."""
     ended: Ended
+
+    @property
+    def last_line(self) -> str:
+        """Of its standard error, as the end of a sentence."""
+        return f"; its last line: {self.ended.stderr[-1]}" if self.ended.stderr else ""
 
     def values(self, metric: str) -> dict[int, float]:
         """A metric by step; of several reports of one step the first."""
@@ -68,10 +74,13 @@ def check(
     metric, left = study.targets[-1].metric, seconds / 4
     observer(f"{size}, with the same seed")
     again = _run(study, trial, left)
-    findings += [_of_term(first), _of_seed(first.values(metric), again.values(metric))]
+    findings += [_of_term(first), *_of_end(again, study, " with the same seed")]
+    findings.append(_of_seed(first.values(metric), again.values(metric)))
     if other is not None:
         observer(f"batch size {other.batch_size}")
-        findings.append(_of_size(metric, study, first, other, _run(other, trial, left)))
+        of_other = _run(other, trial, left)
+        findings += _of_end(of_other, other, f" at batch size {other.batch_size}")
+        findings.append(_of_size(metric, study, first, other, of_other))
     return findings
 
 
@@ -100,7 +109,7 @@ def _of_reports(run: _Run, study: Study) -> list[Finding]:
     steps = [report.step for report in run.reports]
     if not steps:
         how = f"it ended: {run.ended}" if run.by_itself else "and it was still running"
-        last = f"; its last line: {run.ended.stderr[-1]}" if run.ended.stderr else ""
+        last = run.last_line
         reports = getattr(study.workload.program, "reports", None)
         example = f'for example {{"step": 1, "{metric}": 0.5}} in a line'
         line = f"none, {how}{last}; {f'metrics: {reports}' if reports else example}"
@@ -112,13 +121,27 @@ def _of_reports(run: _Run, study: Study) -> list[Finding]:
             finding=f"{count(len(steps), 'report')}: {', '.join(names)}",
         )
     ]
+    findings += (end := _of_end(run, study))
     grows = steps == sorted(steps) and steps[0] < steps[-1]
     line = f"from {steps[0]:,} to {steps[-1]:,}"
     line += "" if grows else ": they must grow, by one an update"
-    findings.append(Finding(check="steps", passed=grows, finding=line))
+    if grows or not end:
+        findings.append(Finding(check="steps", passed=grows, finding=line))
     known = metric in names
     line = metric if known else f"no {metric}: {nearest(metric, names) or ', '.join(names)}"
     return [*findings, Finding(check="metric", passed=known, finding=line)]
+
+
+def _of_end(run: _Run, study: Study, where: str = "") -> list[Finding]:
+    """What is wrong with how it ended by itself, as a sweep would have it."""
+    values = run.values(study.targets[-1].metric).values()
+    over = any(not math.isfinite(v) or study.targets[-1].hit(v) for v in values)
+    steps = [0, *sorted({report.step for report in run.reports})]
+    next_step = steps[-1] + max(b - a for a, b in pairwise([*steps, steps[-1]]))
+    if not run.by_itself or over or (run.ended.exit == 0 and next_step >= study.budget_steps):
+        return []
+    line = f"it ended{where} after step {steps[-1]:,} of {study.budget_steps:,}: {run.ended}"
+    return [Finding(check="end", passed=False, finding=line + run.last_line)]
 
 
 def _of_term(run: _Run) -> Finding:
@@ -147,7 +170,7 @@ def _of_size(metric: str, study: Study, run: _Run, other: Study, of_other: _Run)
     """Whether it uses the batch size that it is given."""
     sizes = f"batch sizes {study.batch_size} and {other.batch_size}"
     names = [name for report in run.reports for name in report.metrics if name.endswith(SEEN)]
-    for name in names[:1]:
+    for name in [name for name in names if of_other.values(name)][:1]:
         rates = [_rate(each.values(name)) for each in (run, of_other)]
         each_step = [rates[0] * other.batch_size, rates[1] * study.batch_size]
         same = rates[0] > 0 and math.isclose(*each_step, rel_tol=0.01)

@@ -61,6 +61,22 @@ def test_a_program_that_keeps_it() -> None:
             "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nfor step",
             *("SIGTERM", False, "by SIGKILL"),
         ),
+        (
+            "    time.sleep",
+            "    if step == 3: os.kill(os.getpid(), signal.SIGSEGV)\n    time.sleep",
+            *("end", False, "it ended after step 3 of 1,000: signal 11 (SIGSEGV)"),
+        ),
+        (
+            "    time.sleep",
+            "    {}['lr']\n    time.sleep",
+            *("end", False, "after step 1 of 1,000: exit status 1; its last line: KeyError: 'lr'"),
+        ),
+        ("1, 1001", "1, 4", "end", False, "after step 3 of 1,000: exit status 0"),
+        (
+            "size, seed =",
+            "if sys.argv[1] == '16': say(2), sys.exit('too large')\nsize, seed =",
+            *("end", False, "at batch size 16 after step 2 of 1,000: exit status 1; its last"),
+        ),
         ("seed % 7", "os.getpid()", "seed", None, "cannot be repeated exactly"),
         ("examples=step * size", "examples=step * 8", "batch size", False, "8 and 8"),
         ("examples=step * size", "x=1", "batch size", None, "neither examples nor tokens"),
@@ -74,6 +90,21 @@ def test_what_breaks_it_is_found(
     finding = found(GOOD.replace(old, new), seconds=2.0 if which == "reports" else 8.0)[which]
     assert finding.passed is passed
     assert text in finding.finding
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("1, 1001", "1, 1001, 400"),  # the next report is beyond the budget
+        ("val_loss=", "val_loss=0 if step == 3 else "),  # it reaches the target
+        ("val_loss=", "val_loss=math.nan if step == 3 else "),
+    ],
+)
+def test_an_end_that_a_sweep_allows(old: str, new: str) -> None:
+    code = GOOD.replace(old, new).replace("    time", "    if step == 3: sys.exit(1)\n    time")
+    findings = found(f"import math\n{code}" if new[0] == "v" else code)
+    assert all(finding.passed is not False for finding in findings.values())
+    assert "it had ended before: exit status" in findings["SIGTERM"].finding
 
 
 def test_the_same_metric_at_two_batch_sizes_is_found() -> None:
