@@ -46,6 +46,9 @@ def understood(
         ResultsError: a column that is not there, or two of which either may be meant.
     """
     said = {**table.means, **(given or {})}
+    named = names.of_wandb_runs(table)
+    if named and named not in said.values() and not _has_runs(table, said):
+        table = table.renamed({"run": named})
     table = widened(unfolded(table))
     refuse_per_device(table, said.get("batch_size", ""))
     table = widened(mapped(table, said))
@@ -63,6 +66,11 @@ def understood(
     table = _without_empty_rows(_with_steps(_with_sequences(_with_amounts(table))))
     table.require("batch_size")
     return _named(table)
+
+
+def _has_runs(table: TableFile, said: Mapping[str, str]) -> bool:
+    """Whether a column, or the user, says which rows are a run."""
+    return "run" in said or any(names.candidates(table, names.AXES["run"], config=False))
 
 
 def _with_axis(table: TableFile, name: str, aliases: Sequence[str]) -> TableFile:
@@ -175,6 +183,13 @@ def _with_steps(table: TableFile) -> TableFile:
         _refuse_unclear_steps(table)
         return table
     axis = next((name for name in ("tokens", "examples") if table.has(name)), None)
+    if axis is None and table.means.get("step") == _CALLS:
+        raise ResultsError(
+            f"{table.path} has no column 'steps', for {_CALLS} of a table of runs is the last call "
+            "of each",
+            hint="--map steps=_step if each run was ended at its target; else import the "
+            "histories: pandas.DataFrame(run.scan_history())",
+        )
     if axis is None and (other := next(names.candidates(table, names.COUNTS, config=False), None)):
         cells = [number(cell) for cell in table.columns[other]]
         from_0 = 0 in cells and all((each or 0) % 1 == 0 for each in cells)

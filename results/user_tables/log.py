@@ -97,7 +97,8 @@ def read_log(path: Path, given: Mapping[str, str] | None = None, *, complete: bo
         each, read = tables.FORMAT, [(path, tables.read_table_file(path))]
     original = _joined(path, each, read)
     table = understood(original, given, complete=complete)
-    name = "histories of Weights & Biases" if original.has("_step") else each.name
+    history = original.has("_step") and not names.of_wandb_runs(original)
+    name = "histories of Weights & Biases" if history else each.name
     return Log(format=name, parts=len(read), original=original, table=table)
 
 
@@ -178,7 +179,7 @@ def _is_run(table: TableFile, *, several: bool) -> bool:
     """Whether a file without a column of runs is a run: a history, or one of several files with
     steps and one batch size."""
     if table.has("_step"):
-        return True
+        return not names.of_wandb_runs(table)
     steps = any(names.candidates(table, names.AXES["step"], config=False))
     sizes = [*names.candidates(table, (*names.GLOBAL, *names.PLAIN), config=True)]
     single = not sizes or len({number(cell) for cell in table.columns[sizes[0]]} - {None}) < 2

@@ -160,6 +160,16 @@ def candidates(table: TableFile, aliases: Sequence[str], *, config: bool) -> Ite
                 yield name
 
 
+def of_wandb_runs(table: TableFile) -> str | None:
+    """The column that names the run of each row, in a table of runs of W&B, whose ``_step`` is the
+    last call of each; ``None`` if the table is none."""
+    for name in candidates(table, ("name", "display_name", "id"), config=False):
+        cells = table.columns[name]
+        if table.has("_step") and None not in cells and 1 < len(cells) == len({*cells}):
+            return name
+    return None
+
+
 def differ(table: TableFile, first: str, other: str) -> bool:
     """Whether two columns have different cells in a row."""
     pairs = zip(table.columns[first], table.columns[other], strict=True)

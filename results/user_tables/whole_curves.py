@@ -72,10 +72,12 @@ def whole_curves(file: TableFile, rows: pd.DataFrame) -> Memory:
     ]
     metrics = [name for name in cells if name in measured or name in varies]
     if not {*metrics} - {"train_seconds"}:
+        theirs = file.means.get("step", "THEIRS")
+        theirs = file.means.get(theirs, theirs)
+        other = f"; or, for points, a column steps: --map steps={theirs}"
         raise ResultsError(
             f"{file.path} has no metric besides step",
-            hint="for example a column validation_error; or, for points, a column steps: --map "
-            f"steps={file.means.get('step', 'THEIRS')}",
+            hint=f"for example a column validation_error{other if theirs != 'steps' else ''}",
         )
     if not file.logged:
         _refuse_double(file, rows, run, metrics)

@@ -196,6 +196,37 @@ def test_a_table_of_runs_of_wandb(tmp_path: Path) -> None:
     assert set(results.open(path).trials["role"]) == {"final"}
 
 
+@pytest.mark.parametrize("metric", [True, False])
+def test_a_table_of_runs_of_wandb_by_their_names(tmp_path: Path, metric: bool) -> None:
+    """Two learning rates of a batch size are two runs, and no evaluations of one."""
+    path = tmp_path / "runs.csv"
+    rows = [
+        (f"sweep-{size}-{rate}", "finished", "me", size, rate, 0, round(4000 / size / rate), 0.9)
+        for size in SOME
+        for rate in (0.1, 0.2)
+    ]
+    names = ["Name", "State", "User", "batch_size", "lr", "seed", "_step", "val/loss"]
+    frame = pd.DataFrame(rows, columns=names)
+    (frame if metric else frame.drop(columns="val/loss")).to_csv(path, index=False)
+    with pytest.raises(ResultsError, match="_step of a table of runs is the last call") as raised:
+        results.open(path)
+    assert str(raised.value.hint).startswith("--map steps=_step if each run was ended")
+    IMPORTS.get("log")(path, tmp_path / "runs", columns={"steps": "_step"})
+    trials = results.open(tmp_path / "runs").trials
+    found = trials[["batch_size", "learning_rate", "steps_to_target"]]
+    assert sorted(map(tuple, found.astype(float).to_numpy())) == [
+        (size, rate, steps) for _, _, _, size, rate, _, steps, _ in rows
+    ]
+
+
+def test_no_hint_says_what_is_so_already(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text("run,batch_size,steps\na,8,1\na,8,2\nb,16,1\nb,16,2\n")
+    with pytest.raises(ResultsError, match="has no metric besides step") as raised:
+        results.open(path)
+    assert raised.value.hint == "for example a column validation_error"
+
+
 def test_a_list_of_objects(tmp_path: Path) -> None:
     rows = [
         {"bs": size, "step": s, "val": {"loss": v}} for size in SOME for s, v in evaluations(size)
