@@ -18,7 +18,9 @@ _ROLES: Mapping[str, tuple[str, ...]] = {
     "learning_rate": ("learning_rate", "lr", "base_lr", "max_lr"),
     "budget": (
         *("max_steps", "steps", "num_steps", "total_steps", "train_steps", "training_steps"),
-        *("max_iters", "iterations", "num_iterations", "train_iters"),
+        *("max_train_steps", "num_train_steps", "num_training_steps", "n_steps"),
+        *("max_iters", "max_iter", "max_iterations", "iterations", "num_iterations"),
+        *("train_iters", "num_iters", "n_iters"),
     ),
     "seed": ("seed", "random_seed", "manual_seed"),
     "folder": (
@@ -32,19 +34,25 @@ _RESUME = (
     *("resume", "auto_resume", "resume_training"),
     *("resume_from_checkpoint", "resume_from", "resume_path"),
 )
+_LENGTHS = (
+    *("epochs", "num_epochs", "max_epochs", "n_epochs", "num_train_epochs", "train_epochs"),
+    *("total_tokens", "max_tokens", "train_tokens", "num_tokens", "max_samples", "max_hours"),
+)
+"""How long they train, in no number of steps."""
 _SWITCHES = ("store_true", "BooleanOptionalAction")
 _RATES = "{log: [1e-4, 1e-1]}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Option:
-    """An option of a program: ``--lr``, with what its call says."""
+    """An option of a program: ``--lr``, with what its call says; or an argument by its place."""
 
     flag: str
     default: Any = None
     choices: tuple[Any, ...] = ()
     switch: bool = False
     """Whether it has no value."""
+    required: bool = False
 
     @property
     def key(self) -> str:
@@ -61,7 +69,8 @@ def template(path: Path) -> str:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError) as error:
         raise ExperimentError(f"cannot read {path}: {line_of(error)}") from None
-    options = {option.key: option for option in _options(tree)}
+    declared = [*_options(tree)]
+    options = {option.key: option for option in declared if option.flag.startswith("-")}
     given = {
         role: next(options[name] for name in names if name in options)
         for role, names in _ROLES.items()
@@ -79,11 +88,16 @@ def template(path: Path) -> str:
     resume = next((options[name] for name in _RESUME if name in options), None)
     if "folder" not in given:
         resume = None
-    rest = [o.flag for o in options.values() if o not in (*given.values(), resume)]
+    rest = [o for o in options.values() if o not in (*given.values(), resume)]
+    missing = [o.flag for o in declared if o.required and o not in (*given.values(), resume)]
+    lengths = [] if "budget" in given else [o.flag for o in rest if o.key in _LENGTHS]
+    defaults = [o.flag for o in rest if not (o.required or o.flag in lengths)]
     lines = [
         f"# batchscale check {path.stem}.yaml, then: batchscale sweep {path.stem}.yaml",
         f"program: python {path.name} {' '.join(arguments)}",
-        *([f"# left at their defaults: {', '.join(rest)}"] if rest else []),
+        *([f"# to be added, for it requires them: {', '.join(missing)}"] if missing else []),
+        *([f"# left at their defaults: {', '.join(defaults)}"] if defaults else []),
+        *(f"# {flag}: to be set so that no trial ends before its budget" for flag in lengths),
         "grid:                        # one study for each combination",
         "  batch_size: 8..512         # doubling; or a list",
     ]
@@ -117,16 +131,21 @@ def _options(tree: ast.AST) -> Iterator[_Option]:
         if call.func.attr != "add_argument":
             continue
         flags = [_constant(each) for each in call.args]
-        long = [flag for flag in flags if isinstance(flag, str) and flag.startswith("--")]
+        names = [flag for flag in flags if isinstance(flag, str)]
+        long = [name for name in names if name.startswith("--") or not name.startswith("-")]
         if not long:
             continue
         keywords = {k.arg: k.value for k in call.keywords if k.arg}
         choices = keywords.get("choices")
+        required = _constant(keywords.get("required"))
+        if not long[0].startswith("-"):
+            required = _constant(keywords.get("nargs")) not in ("?", "*")
         known = choices.elts if isinstance(choices, (ast.List, ast.Tuple)) else []
         yield _Option(
             flag=long[0],
             default=_constant(keywords.get("default")),
             choices=tuple(_constant(each) for each in known),
+            required=required is True,
             switch=_name(keywords.get("action")) in _SWITCHES,
         )
 

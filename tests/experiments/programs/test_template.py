@@ -74,6 +74,31 @@ def test_a_resume_that_takes_a_path_is_to_be_filled_in(
     load(program.with_suffix(".yaml"))
 
 
+@pytest.mark.parametrize(
+    ("length", "command", "said"),
+    [
+        ("--max_train_steps", "--max_train_steps={budget}", None),
+        ("--max-iter", "--max-iter={budget}", None),
+        ("--num_train_epochs", "", "# --num_train_epochs: to be set so that no trial ends before"),
+        ("--total_tokens", "", "# --total_tokens: to be set so that no trial ends before its"),
+    ],
+)
+def test_how_long_it_trains(program: Path, length: str, command: str, said: str | None) -> None:
+    program.write_text(PROGRAM.replace("--max_steps", length))
+    text = api.new_program(program).read_text()
+    assert command in yaml.safe_load(text)["program"]
+    assert said in text if said else "to be set" not in text
+
+
+def test_what_must_be_given_is_said(program: Path) -> None:
+    more = '    parser.add_argument("more", nargs="?")\n'
+    text = PROGRAM.replace('"--dropout", type=float, default=0.0', '"--dropout", required=True')
+    program.write_text(text.replace("type=int, default=1)", "type=int, required=True)") + more)
+    text = api.new_program(program).read_text()
+    assert "# to be added, for it requires them: --dropout, data\n" in text
+    assert "left at their defaults" not in text
+
+
 def test_a_resume_without_a_folder_is_left_out(program: Path) -> None:
     program.write_text(PROGRAM.replace("--out_dir", "--place"))
     text = api.new_program(program).read_text()
