@@ -68,10 +68,12 @@ def _regimes(curve: Curve, fit: Regimes) -> str:
     unit = units([curve.example_unit])
     names = ("perfect_scaling_until", "critical_batch_size", "maximal_parallelism_from")
     until, critical, beyond = (interval(*getattr(fit, name).ends) for name in names)
-    return (
-        f"{curve.label}: perfect scaling until {until} {unit}, critical batch size {critical}, "
-        f"maximal parallelism from {beyond}."
-    )
+    end, start = f"perfect scaling until {until} {unit}", f"maximal parallelism from {beyond}"
+    if until == "open":
+        end = "end of perfect scaling open"
+    if beyond == "open":
+        start = "start of maximal parallelism open"
+    return f"{curve.label}: {end}, critical batch size {critical}, {start}."
 
 
 def plot(curves: Sequence[Curve]) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import results
 from analysis.figure_data import FigureData, Query
-from batchscale.output.ending import ending
+from analysis.fit.interval import Interval
+from batchscale.output.ending import ending, finding
 from results.errors import ResultsError
 from results.reader import Results
 
@@ -40,6 +43,16 @@ def test_steps_fall_from_the_left_to_the_right(own: Results) -> None:
 def test_one_curve_says_its_regimes(own: Results) -> None:
     text = ending(own.where("experiment = 'gallery-mnist' AND optimizer = 'sgd'")).splitlines()[-1]
     assert text.startswith("sgd: perfect scaling until ≤ 121 examples, critical batch size ≤ 207")
+
+
+def test_an_end_that_is_open_is_no_number(own: Results) -> None:
+    source = own.where("experiment = 'gallery-mnist' AND optimizer = 'sgd'")
+    ((curve, fit),) = FigureData(Query(sources=[source])).pairs
+    assert fit is not None
+    unknown = replace(fit, perfect_scaling_until=Interval(), maximal_parallelism_from=Interval())
+    text = finding([(curve, unknown)])
+    assert text.startswith("sgd: end of perfect scaling open, critical batch size ≤ 207")
+    assert text.endswith(", start of maximal parallelism open.")
 
 
 def test_what_cannot_be_fitted_is_drawn_without_a_sentence(own: Results) -> None:
