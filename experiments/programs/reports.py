@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ class Report:
     metrics: Mapping[str, float]
     """By name, with ``_`` for what a name cannot hold: ``val/loss`` is ``val_loss``. Not all of
     them need be finite."""
+    no_numbers: Mapping[str, object] = field(default_factory=dict)
+    """What else was said, by name."""
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Report | None:
@@ -41,11 +43,15 @@ class Report:
         if not 0 <= step <= _LAST_STEP or step != int(step):
             return None
         metrics: dict[str, float] = {}
+        no_numbers: dict[str, object] = {}
         names: dict[str, str] = {}
         for key, value in said.items():
-            if key == "step" or isinstance(value, bool) or not isinstance(value, (int, float)):
+            if key == "step":
                 continue
             name = metric_name(key)
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                no_numbers[name] = value
+                continue
             if name in names:
                 raise ExperimentError(
                     f"the program reports {names[name]!r} and {key!r}, which are one name here: "
@@ -53,7 +59,7 @@ class Report:
                     hint="rename one of them in the program",
                 )
             names[name], metrics[name] = key, float(value)
-        return cls(step=int(step), metrics=metrics)
+        return cls(step=int(step), metrics=metrics, no_numbers=no_numbers)
 
     @classmethod
     def of_line(cls, line: bytes) -> Report | None:

@@ -44,6 +44,7 @@ from workloads.user_code.program import Program
 Event = Measurement | Outcome
 ENGINE = "program"
 _POLL_SECONDS = 0.2
+_VALUE_WIDTH = 40
 RECORDED = "measurements.jsonl"
 UNREPORTED = (RUNNING, SCRIPT, "stdout.log*", "stderr.log*", "stop")
 """Files of ours in a trial's folder, though its program has not reported."""
@@ -88,6 +89,8 @@ class ProgramTraining:
         self._largest_gap = 0
         self._step_metrics: tuple[int, dict[str, float]] = (0, {})
         self._names: dict[str, None] = {}
+        self._no_number = ""
+        """What was last said of the metric that is no number."""
         self._outcome: Outcome | None = None
         self._before = 0.0
         """Seconds of training before this run."""
@@ -267,6 +270,9 @@ class ProgramTraining:
         step, budget = report.step, self._study.budget_steps
         self.step = max(self.step, step)
         self._names.update(dict.fromkeys(report.metrics))
+        if (value := report.no_numbers.get(self._metric)) is not None:
+            text = repr(value)[:_VALUE_WIDTH]
+            self._no_number = f"; {self._metric} was {text} at step {step:,}, which is no number"
         if step > budget:
             self._outcome = self._ended("budget", budget, seconds)
             return []
@@ -344,7 +350,9 @@ class ProgramTraining:
             f"after step {self.step:,} of {budget:,}" if self.step else "before its first report"
         )
         message = f"{self._program.name} ended {after}: {ended}"
-        if ended.error is None and not last and self._names:
+        if self._no_number and ended.exit == 0:
+            message += self._no_number
+        elif ended.error is None and not last and self._names:
             near = nearest(self._metric, self._names)
             message += f"; it has reported no {self._metric}: {near or ', '.join(self._names)}"
         elif ended.exit == 0 and not self._names:

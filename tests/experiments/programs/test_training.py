@@ -70,6 +70,15 @@ def test_a_loss_that_is_not_finite_is_a_divergence(tmp_path: Path, code: str, st
     )
 
 
+@pytest.mark.parametrize("value", ["nan", [0.5], {"mean": 0.5}])
+def test_a_metric_that_is_no_number_is_named(tmp_path: Path, value: object) -> None:
+    code = f"say(10, val_loss=1.0); say(20, val_loss={value!r}); say(100, val_loss=None)"
+    with pytest.raises(ProgramError) as raised:
+        trained(pack(tmp_path, code), tmp_path)
+    said = f"exit status 0; val_loss was {value!r} at step 20, which is no number"
+    assert str(raised.value).endswith(said)
+
+
 def test_another_metric_may_be_infinite(tmp_path: Path) -> None:
     code = "say(10, val_loss=0.4, gradient_norm=float('inf'))"
     _, outcome = trained(pack(tmp_path, code), tmp_path)
