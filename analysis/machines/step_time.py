@@ -203,13 +203,15 @@ class Modelled(StepTime):
 class Fitted(StepTime):
     """Models whose compute is fitted to measurements on one device, and which extrapolate to more.
 
-    The root mean square of what a fit leaves is the error of the log of its seconds.
+    The root mean square of what a fit leaves is the error of the log of its seconds, with the
+    degrees of freedom of the fit to the fewest batch sizes.
     """
 
     even: ClassVar[bool] = True
     measured: Measured
     models: Mapping[str | None, tuple[Modelled, float]]
     """By curve (None: all), each with its error."""
+    freedom: float
 
     @classmethod
     def of(cls, measured: Measured, communication: Mapping[str, float]) -> Fitted:
@@ -221,16 +223,17 @@ class Fitted(StepTime):
             ResultsError: fewer than three batch sizes on one device, or seconds that do not grow
                 with the batch size.
         """
-        models = {}
+        models, fewest = {}, math.inf
         for curve, devices in measured.rows:
             if devices == 1:
                 sizes, seconds, _ = measured.rows[curve, devices]
                 fixed, each, left = _least_squares(sizes, seconds)
                 compute = {"seconds_per_example": each, "seconds_per_step": fixed}
                 models[curve] = Modelled(**compute, **communication), left
+                fewest = min(fewest, len(sizes))
         if not models:
             raise ResultsError("no step time of one device to fit a model to", hint=_TO_FIT)
-        return cls(measured=measured, models=models)
+        return cls(measured=measured, models=models, freedom=fewest - _PARAMETERS)
 
     def seconds(self, curve: str, devices: int, batch_sizes: Array) -> tuple[Array, Array]:
         """As of ``StepTime``."""
@@ -261,6 +264,7 @@ class Fitted(StepTime):
         return self.models.get(curve, self.models.get(None))
 
 
+_PARAMETERS = 2
 _TO_FIT = "seconds of a step on one device at three batch sizes or more (devices = 1)"
 
 

@@ -292,6 +292,7 @@ def test_what_a_fitted_model_leaves_is_part_of_the_interval() -> None:
     ]
     fitted = step_time(rows, {"latency": 1e-6})
     assert fitted.seconds("", 4, np.array([16.0]))[1] == pytest.approx(0.1, rel=0.2)
+    assert fitted.freedom == len(SIZES) - 2
     (note,) = plan_of(curve, fitted, [1, 4]).notes
     assert note.code == "fitted_step_time"
     flat = [{"devices": 1, "batch_size": size, "seconds": 1 / size} for size in SIZES]
