@@ -75,12 +75,12 @@ def points(
         )
     by_replicate = _by_replicate(runs, search, over)
     many, n = (min(each) for each in zip(*map(shared, by_replicate.values()), strict=True))
-    tried = [*_tried(by_replicate)]
-    if withheld is not None or (_methods(runs, search) == ["grid"] and len({*tried}) == 1):
+    ended = [*_ended(by_replicate)]
+    if withheld is not None or (_methods(runs, search) == ["grid"] and len({*ended}) == 1):
         # They were chosen, and the first n of them are no search: one that diverged was tried too.
-        n = max(tried, default=n)
-        if len({*tried}) > 1:
-            notes.append(Note("unequal_n", n=(min(tried), n)))
+        n = max(ended, default=n)
+        if len({*ended}) > 1:
+            notes.append(Note("unequal_n", n=(min(ended), n)))
     made: dict[int, list[Point]] = {}
     others = 0
     for number, parts in by_replicate.items():
@@ -144,7 +144,7 @@ def _methods(runs: Runs, rows: Rows) -> list[str]:
     return sorted({name for name in runs.rows["search"][rows] if isinstance(name, str)})
 
 
-def _tried(by_replicate: Mapping[float, Searches]) -> Iterator[int]:
+def _ended(by_replicate: Mapping[float, Searches]) -> Iterator[int]:
     """How many trials of each search ended, but of those of which none is feasible."""
     for parts in by_replicate.values():
         for algorithms in parts.values():

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from experiments.convolutions import keep_channels_last
 from experiments.engines.base import gather
+from experiments.engines.batch_statistics import take_statistics, takes_statistics
 from experiments.engines.batches import Batches, Row
 from experiments.engines.metric_sums import MetricSums, measure, watched
 from experiments.engines.randomness import RandomDraws
 from experiments.engines.step import Hooks, Models
 from experiments.errors import ExperimentError
-from experiments.optimizers.base import averages
 from experiments.optimizers.groups import Rates, parameter_options
 from experiments.optimizers.schedule_free import evaluated_weights
 from experiments.parallel.base import ForwardPass
@@ -28,10 +28,7 @@ from experiments.training.micro_batch import buffers_kept
 from experiments.training.study_context import StudyContext
 from workloads import Batch
 from workloads.checks import check_metrics, check_per_example
-from workloads.ghost import GHOST_BATCH, GhostBatchNorm, finish_step, has_batch_norm
-
-_STATISTICS_EXAMPLES = 2048
-"""Training examples of which batch norm's statistics of averaged weights are taken."""
+from workloads.ghost import finish_step, has_batch_norm
 
 
 class SingleModel(Models):
@@ -98,18 +95,10 @@ class SingleModel(Models):
         self.skipped = 0
         """Steps without an update, whose scaled gradient overflowed."""
         self._normed = has_batch_norm(self.model)
-        self._takes_statistics = normed and (
-            averages(self.optimizer)
-            or any(p.defines("evaluated") and not p.follows_average for p in self.techniques)
-        )
+        own = normed and takes_statistics(self.optimizer, self.techniques, layout)
+        self._takes_statistics = own
         self._parameters = tuple(self.model.parameters())
         self._divided: dict[int, tuple[int, int, bool]] = {}
-        if self._takes_statistics and layout.staged:
-            raise ExperimentError(
-                "averaged weights need batch norm's statistics of their own, which a pipeline does "
-                "not take",
-                hint="leave pipeline out of the layout, or choose a model with another norm",
-            )
         for part in self.techniques if layout.staged else ():
             if any(part.defines(hook) for hook in ("select", "observe", "forward")):
                 raise ExperimentError(
@@ -287,45 +276,25 @@ class SingleModel(Models):
     def measured_weights(self) -> Iterator[None]:
         """Within, the model has the weights that are measured: its own, or averages of them."""
         with evaluated_weights(self.optimizer, self.layout.publish):
-            if not self.techniques.define("evaluated"):
-                with self._own_statistics():
-                    yield
-                return
-            trained = {name: weight.clone() for name, weight in self.trained().items()}
-            self.set_trained(self.hooks.evaluated(trained))
+            trained = {}
+            if self.techniques.define("evaluated"):
+                trained = {name: weight.clone() for name, weight in self.trained().items()}
+                self.set_trained(self.hooks.evaluated(trained))
             with self._own_statistics():
                 yield
             self.set_trained(trained)
 
     @contextmanager
     def _own_statistics(self) -> Iterator[None]:
-        """Within, running statistics of batch norm are those of the average that is measured.
-
-        They are taken anew (Izmailov et al. 2018, section 3.2), of the same training examples in
-        each layout: neither those of the trained weights nor an average of them are right.
-        """
+        """Within, running statistics of batch norm are those of the average that is measured."""
         if not self._takes_statistics:
             yield
             return
-        train, ghost = self.context.splits["train"], self.context.ghost_batch or GHOST_BATCH
-        study = self.context.study
-        # A stream is read from its beginning, and may end with the budget.
-        size = study.batch_size * study.budget_steps if train.iterable else len(train)
-        number = min(_STATISTICS_EXAMPLES, size) // ghost * ghost
-        indices = torch.arange(number)
-        if not train.iterable:
-            draw = torch.Generator().manual_seed(0)
-            indices = torch.randint(size, (number,), generator=draw)
         with self.buffers_kept():
-            for module in self.model.modules():
-                module.training = isinstance(module, GhostBatchNorm)
-            with torch.random.fork_rng(devices=[]), self.context.autocast():
-                torch.default_generator.manual_seed(0)  # a Dataset may draw
-                for part in reversed(indices.split(self.micro_batch)):  # reads a stream once
-                    batch = train.fetch(part, training=False)
-                    self.techniques.output(self.workload, self.model, batch)
-            finish_step(self.model, momentum=1.0)
-            self.model.train()
+            take_statistics(
+                self.model, self.context, self.micro_batch,
+                lambda batch: self.techniques.output(self.workload, self.model, batch),
+            )  # fmt: skip
             yield
 
     def copy(self) -> dict[str, Any]:

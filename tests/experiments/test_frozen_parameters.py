@@ -14,7 +14,7 @@ from tests.experiments.transfer_cases import KINDS, file_weights, of_folder, twi
 from tests.marks import quick
 from tests.problems import engine, study, trials
 
-FUSED = ["sgd", "momentum", "nesterov", "adamw", "rmsprop", "lars", "lamb", "muon", "signum"]
+FUSED = ["sgd", "momentum", "nesterov", "adamw", "rmsprop", "lars", "lamb", "signum"]
 
 
 @pytest.mark.parametrize("optimizer", FUSED)

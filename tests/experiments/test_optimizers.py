@@ -213,7 +213,7 @@ def test_the_default_space_lies_in_the_legal_domains(name: str, tmp_path: Path) 
     assert optimizer.arguments_in({"learning_rate": 1, "decay_steps": 3}) == {"learning_rate": 1}
     file = tmp_path / "my.yaml"
     file.write_text(
-        f"workload: digits-softmax\ngrid: {{batch_size: 64, optimizer: {name}}}\ntrials: 8\n"
+        f"workload: digits-mlp\ngrid: {{batch_size: 64, optimizer: {name}}}\ntrials: 8\n"
         "budget: 10 steps\n"
     )
     plan = load(file).studies()[0]

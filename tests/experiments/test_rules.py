@@ -206,7 +206,8 @@ def test_a_rule_scales_the_rates_of_both_parts_of_muon(tmp_path: Path) -> None:
     """``adamw.learning_rate`` as the shared one, in trials and in the recorded space."""
     rule = "{learning_rate: sqrt, weight_decay: time_scale, from: 64}"
     search = "{muon: {adamw.learning_rate: {log: [1e-3, 0.1]}, adamw.weight_decay: 0.2}}"
-    base, larger = experiment(tmp_path, rule, optimizer="muon", search=search).studies()[1:]
+    changes = {"workload": "digits-mlp", "optimizer": "muon", "search": search}
+    base, larger = experiment(tmp_path, rule, **changes).studies()[1:]
     for trial, scaled in zip(base.draw(0, 4), larger.draw(0, 4), strict=True):
         before, after = trial.metaparameters, scaled.metaparameters
         assert before["adamw.weight_decay"] == 0.2
