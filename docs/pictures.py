@@ -267,7 +267,8 @@ def optimizers(ax: Axes) -> None:
 
 
 def rules(*axes: Axes) -> None:
-    """What each rule costs at each factor of the batch size, an optimizer a panel."""
+    """What each rule costs at each factor of the batch size, an optimizer a panel; hollow where
+    seeds missed the target, with an arrow to where the true mean lies."""
     given = [each for each in rule_costs() if not each.half_life]
     for ax, optimizer in zip(axes, ("sgd", "momentum", "adamw"), strict=True):
         for place, rule in enumerate(RULES):
@@ -276,10 +277,20 @@ def rules(*axes: Axes) -> None:
             means = [rule_mean([each for each in own if each.times == t]) for t in times]
             known = [(t, *mean.ends) for t, mean in zip(times, means, strict=True) if mean.value]
             x, y, low, high = np.array(known, dtype=float).T
-            style = curve_style(place)
-            x = x * 2 ** (0.18 * (place - 1))  # beside each other
+            style, beside = curve_style(place), 2 ** (0.18 * (place - 1))
+            x = x * beside
             ax.vlines(x, low, high, color=tint(style.colour, 0.5), linewidth=0.8)
             ax.plot(x, y, marker=style.marker, color=style.colour, markersize=3.5, label=rule)
+            for t in {*times} - {t for t, *_ in known}:
+                here = [each for each in own if each.times == t]
+                at = t * beside, float(np.exp(np.mean([each.log_ratio for each in here])))
+                ax.plot(*at, marker=style.marker, color=style.colour, markerfacecolor="white",
+                        markersize=3.5, zorder=3)  # fmt: skip
+                bounds = any(e.missed for e in here) - any(e.tuned_missed for e in here)
+                arrow = {"arrowstyle": "->", "color": style.colour, "linewidth": 0.7}
+                end = at[0], at[1] * 1.5**bounds
+                if bounds:
+                    ax.annotate("", xy=end, xytext=at, arrowprops=arrow)
         ax.axhline(CHEAP, color=FAINT, linewidth=0.8, linestyle=":")
         ax.axhline(1, color=FAINT, linewidth=0.6)
         ax.set(xscale="log", yscale="log", title=optimizer, xlabel="batch size / that of the base")
