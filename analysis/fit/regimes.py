@@ -343,10 +343,9 @@ def _notes(
         end = {"level": not_level[falls > over], "slope": slope_text(last), "after": after}
         notes.append(Note("large_end", fall=1 - 1 / falls, **end))
     if located.rise is not None:
-        ends = (round(math.exp(each.span[1])) for each in (points, _falling(points, located)))
-        notes.append(
-            Note("rise", rise=located.rise, **dict(zip(("last", "until"), ends, strict=True)))
-        )
+        sides = points, _falling(points, located)
+        largest, quickest = (round(math.exp(each.span[1])) for each in sides)
+        notes.append(Note("rise", rise=located.rise, last=largest, until=quickest))
     until, begins = intervals["perfect_scaling_until"], intervals["maximal_parallelism_from"]
     if until.value is not None and begins.value is not None and until.value >= begins.value:
         notes.append(Note("overlap"))

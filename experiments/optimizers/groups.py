@@ -6,8 +6,8 @@ patterns that match a parameter the first counts; options of the workload overri
 optimizer, and those of a technique both of them; a frozen parameter has none, and a pattern may
 match it alone. An option is a metaparameter of the optimizer, or ``learning_rate_factor``, by which
 the parameter's learning rate is multiplied, or ``hidden``: False for embeddings and the output
-layer, which muon leaves to AdamW; of a workload without the method the last matrix is taken for
-that of the output layer. A usual one that the optimizer lacks is passed over.
+layer, which muon leaves to AdamW; of a workload without the method the last matrix that is trained
+is taken for that of the output layer. A usual one that the optimizer lacks is passed over.
 """
 
 from __future__ import annotations

@@ -10,17 +10,20 @@ import torch
 from torch import Tensor
 
 from experiments.optimizers.groups import whole_name
+from experiments.plan import WorkloadRef
 from tests.experiments.transfer_cases import KINDS, file_weights, of_folder, twins
 from tests.marks import quick
 from tests.problems import engine, study, trials
 
-FUSED = ["sgd", "momentum", "nesterov", "adamw", "rmsprop", "lars", "lamb", "signum"]
+FUSED = ["sgd", "momentum", "nesterov", "adamw", "rmsprop", "lars", "lamb", "muon", "signum"]
 
 
 @pytest.mark.parametrize("optimizer", FUSED)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_frozen_layer_does_not_move_bit_for_bit(kind: str, optimizer: str) -> None:
-    common = {"workload": "digits-mlp", "optimizer": optimizer, "schedule": "linear"}
+    # muon takes the last matrix for the output layer's, and needs another.
+    workload = WorkloadRef(spec="digits-fc", fields={"widths": [64, 16]})
+    common = {"workload": workload, "optimizer": optimizer, "schedule": "linear"}
     of = study(**common, technique={"freeze": ["0.*", "2.bias"], "clip": 0.5, "ema": 0.9})
     pack = trials(of, 3, weight_decay=0.1)
     one = engine(kind, of, pack)

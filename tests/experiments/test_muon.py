@@ -112,16 +112,6 @@ def test_the_module_engine_is_torchs_muon_and_adamw(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["module", "stacked"])
-def test_a_frozen_matrix_does_not_move(tmp_path: Path, name: str) -> None:
-    (tmp_path / "mine.py").write_text(FILE)
-    ref = WorkloadRef(spec="mine.py:Deep", base=str(tmp_path))
-    a_study = study(workload=ref, optimizer="muon", technique={"freeze": "2.*"})
-    pack = trials(a_study, 1, weight_decay=0.1)
-    before, after = (engine(name, a_study, pack, steps=steps).weights(0) for steps in (0, 9))
-    assert {key for key in before if torch.equal(before[key], after[key])} == {"2.weight", "2.bias"}
-
-
-@pytest.mark.parametrize("name", ["module", "stacked"])
 def test_the_last_matrix_is_the_output_layers_unless_the_workload_says(name: str) -> None:
     """AdamW's first step moves each of its entries alike; Muon's is an orthogonal factor."""
     a_study = study(workload="digits-mlp", optimizer="muon")
