@@ -34,7 +34,7 @@ LIBRARY = [
 ]
 """Packaged experiments, besides the demo, whose files are in the library."""
 ASKED = [
-    *(f"atlas-{name}" for name in ("lstm", "mnist")),
+    "atlas-lstm",
     "growth-text",
     *("rules-stdlib", "rules-stdlib-half-life"),
 ]
