@@ -36,7 +36,7 @@ LIBRARY = [
 ASKED = [
     "atlas-lstm",
     "growth-text",
-    *("rules-stdlib", "rules-stdlib-half-life"),
+    *(f"rules-{name}{kind}" for name in ("mnist", "stdlib") for kind in ("", "-half-life")),
 ]
 """Experiments of docs/findings/questions.md that are not trained yet."""
 BEGUN = "cifar10-resnet8-momentum"

@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
 import results
 from analysis.fit.interval import Interval
 from results.store import Store
 from tests.results import synthetic
 from validation import rules
-from validation.page import blocks
+from validation.page import ROOT, blocks
 from validation.rules import Cost, costs, pooled, reach
 
 SEEDS = 7
@@ -116,6 +117,23 @@ def test_a_trial_that_misses_counts_as_its_budget(tmp_path: Path) -> None:
     assert first.log_ratio == pytest.approx(expected)
     assert (first.missed, second.missed, first.tuned_missed) == (True, False, False)
     assert f"≥ {np.exp(expected):.2f}" in rules.tables(tmp_path)["workloads"]
+
+
+@pytest.mark.parametrize("workload", ["digits", "markov", "mnist", "stdlib", "teacher"])
+def test_the_rate_of_the_base_is_that_of_the_fewest_steps(workload: str) -> None:
+    """Of all its searches in the atlas, and of ties the geometric mean."""
+    file = ROOT / "results" / "own" / "experiments" / f"rules-{workload}.yaml"
+    written = yaml.safe_load(file.read_text(encoding="utf-8"))
+    (base,) = {rule["from"] for rule in written["grid"]["rule"]}
+    best: pd.DataFrame = results.open("own").query(f"""
+        WITH reached AS (FROM trials WHERE role != 'repeat' AND steps_to_target IS NOT NULL
+          AND experiment = 'atlas-{workload}' AND batch_size = {base}),
+          least AS (SELECT optimizer, min(steps_to_target) AS steps FROM reached GROUP BY ALL)
+        SELECT optimizer, exp(avg(ln(learning_rate))) AS rate
+        FROM reached JOIN least USING (optimizer) WHERE steps_to_target = steps GROUP BY ALL""")
+    rates = dict(zip(best["optimizer"], best["rate"], strict=True))
+    for optimizer, given in written["search"].items():
+        assert given["learning_rate"] == pytest.approx(rates[optimizer], rel=5e-3)
 
 
 @pytest.mark.slow
