@@ -6,7 +6,7 @@ PROCESSES := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 8 ? n : 8)))
 RESULTS := $(or $(BATCHSCALE_RESULTS),results/runs)
 CODE := batchscale workloads experiments results analysis validation tests benchmarks docs examples
 
-.PHONY: help install demo cluster-demo test test-all test-ci browser bench truth findings docs gallery lint lines clean
+.PHONY: help install demo cluster-demo test test-all test-ci browser bench truth findings findings-tables findings-pictures docs gallery lint lines clean
 
 help:
 	@echo "make demo    train 12 batch sizes x 3 optimizers on digits, locate the regimes, draw them"
@@ -63,7 +63,12 @@ truth: $(STAMP)
 	$(BIN)/python -m validation
 
 findings: $(STAMP)
+	$(MAKE) --jobs=2 findings-tables findings-pictures
+
+findings-tables:
 	$(BIN)/python -m validation growth half-life noise-scale optimizers questions rules wrong-size
+
+findings-pictures:
 	$(BIN)/python docs/measured.py
 	$(BIN)/python docs/pictures.py
 
