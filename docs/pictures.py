@@ -234,7 +234,7 @@ def optimizers(ax: Axes) -> None:
     made = ratios()
     means = pooled(made).rows
     styles = styles_of([BASELINE, *means])
-    span = np.array([0.15, 10.0])
+    shown = [1.0]
     for name, row in means.items():
         style = styles[name]
         rows = [each.ratios for each in made.rows if each.name == name]
@@ -244,26 +244,34 @@ def optimizers(ax: Axes) -> None:
             *zip(*known, strict=True), style.marker, color=tint(style.colour, 0.4), markersize=3
         )
         x, y = (row[quantity].ratio.interval for quantity in ("min_examples", "min_steps"))
+        shown += [each for dot in known for each in dot]
         if x.value and y.value and x.low and x.high and y.low and y.high:
+            shown += [x.low, x.high, y.low, y.high]
             ax.hlines(y.value, x.low, x.high, color=style.colour, linewidth=1)
             ax.vlines(x.value, y.low, y.high, color=style.colour, linewidth=1)
             ax.plot(x.value, y.value, style.marker, color=style.colour, markersize=5, label=name)
+    span = min(shown) / 1.2, max(shown) * 1.2
     ax.plot(span, span, color=FAINT, linewidth=0.8, linestyle=":", zorder=1)
     for draw in (ax.axhline, ax.axvline):
         draw(1, color=FAINT, linewidth=0.6, zorder=1)
     for text, left, top, side in (
-        ("shorter perfect scaling", 0.17, 8, "left"),
-        ("longer", 9, 0.17, "right"),
+        ("shorter perfect scaling", 0.03, 0.97, "left"),
+        ("longer", 0.97, 0.03, "right"),
     ):
-        above = "top" if top > 1 else "bottom"
-        ax.text(left, top, text, fontsize=6, color=FAINT, ha=side, va=above)
+        above = "top" if side == "left" else "bottom"
+        ax.text(
+            left, top, text, fontsize=6, color=FAINT, ha=side, va=above, transform=ax.transAxes
+        )
     ax.set(xscale="log", yscale="log", xlim=span, ylim=span)
     log10_axis(ax.xaxis, *span)
     log10_axis(ax.yaxis, *span)
     ax.set(xlabel="examples at the smallest batch size / momentum's",
            ylabel="steps at the largest / momentum's")  # fmt: skip
     ax.set_aspect("equal")
-    ax.legend(fontsize=5.5, loc="lower right", bbox_to_anchor=(1, 0.06), frameon=False)
+    ax.legend(
+        fontsize=5.5, loc="lower right", bbox_to_anchor=(1.02, 0.06), frameon=False,
+        handletextpad=0.2, labelspacing=0.3,
+    )  # fmt: skip
 
 
 def rules(*axes: Axes) -> None:
