@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -254,14 +255,9 @@ def optimizers(ax: Axes) -> None:
     ax.plot(span, span, color=FAINT, linewidth=0.8, linestyle=":", zorder=1)
     for draw in (ax.axhline, ax.axvline):
         draw(1, color=FAINT, linewidth=0.6, zorder=1)
-    for text, left, top, side in (
-        ("shorter perfect scaling", 0.03, 0.97, "left"),
-        ("longer", 0.97, 0.03, "right"),
-    ):
-        above = "top" if side == "left" else "bottom"
-        ax.text(
-            left, top, text, fontsize=6, color=FAINT, ha=side, va=above, transform=ax.transAxes
-        )
+    small: dict[str, Any] = {"fontsize": 6, "color": FAINT, "transform": ax.transAxes}
+    ax.text(0.03, 0.97, "shorter perfect scaling", va="top", **small)
+    ax.text(0.97, 0.03, "longer", ha="right", **small)
     ax.set(xscale="log", yscale="log", xlim=span, ylim=span)
     log10_axis(ax.xaxis, *span)
     log10_axis(ax.yaxis, *span)

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.fit.interval import Interval
-from validation import growth
 from validation.growth import PARAMETERS, Critical, along, by_size
-from validation.page import blocks
 from workloads.registry import get
 
 TARGETS = 0.02 * 2.0 ** np.arange(5)
@@ -79,10 +77,3 @@ def test_the_parameters_are_those_of_the_models(name: str) -> None:
     for width, count in PARAMETERS[name].items():
         model = get(name)(width=width, **(text if name == "lm-transformer" else {})).model()
         assert sum(parameter.numel() for parameter in model.parameters()) == count
-
-
-@pytest.mark.slow
-def test_the_page_has_the_present_tables() -> None:
-    """docs/findings/growth.md is not behind."""
-    text = growth.PAGE.read_text(encoding="utf-8")
-    assert blocks(text) == {name: made.strip() for name, made in growth.tables().items()}

@@ -8,9 +8,7 @@ import pytest
 from analysis.fit.convex import Points
 from analysis.fit.interval import Interval
 from analysis.fit.locate import locate
-from validation import half_life
 from validation.half_life import penalty, verdict
-from validation.page import blocks
 
 SIZES = 2.0 ** np.arange(7)
 
@@ -43,10 +41,3 @@ def test_verdicts() -> None:
     assert verdict(none, none) == "no penalty to explain"
     assert verdict(Interval(value=1.2, low=0.9, high=1.6), none) == "not known"
     assert verdict(Interval(), none) == verdict(high, Interval()) == "not known"
-
-
-@pytest.mark.slow
-def test_the_page_has_the_present_tables() -> None:
-    """docs/findings/half-life.md is not behind."""
-    text = half_life.PAGE.read_text(encoding="utf-8")
-    assert blocks(text) == {name: made.strip() for name, made in half_life.tables().items()}

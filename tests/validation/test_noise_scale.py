@@ -1,9 +1,8 @@
-"""How predictions of the critical batch size are scored; the page has the present scores."""
+"""How predictions of the critical batch size are scored."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +10,7 @@ import pytest
 from analysis.fit.interval import Interval
 from tests.analysis.gallery import Row
 from tests.analysis.noisy_trajectories import CURVES, SIZES, recorded
-from validation import noise_scale
 from validation.noise_scale import NOTHING, Case, cases, chosen, predictions, score
-from validation.page import blocks
 
 
 @pytest.fixture(scope="module")
@@ -70,11 +67,3 @@ def test_what_is_chosen_for_a_workload_does_not_depend_on_its_critical_batch_siz
     assert [case.workload for case, _ in first] == ["of-sgd", "of-momentum", "third", "last"]
     assert first[3][1] == second[3][1]
     assert first[0][1] != second[0][1]  # it is fitted to the others
-
-
-@pytest.mark.slow
-def test_the_page_has_the_present_tables() -> None:
-    """docs/findings/noise-scale.md is not behind."""
-    text = noise_scale.PAGE.read_text(encoding="utf-8")
-    tables: dict[str, Any] = noise_scale.tables()
-    assert blocks(text) == {name: table.strip() for name, table in tables.items()}

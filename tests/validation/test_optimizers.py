@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from validation import optimizers
-from validation.page import blocks
 
 MADE_BEFORE = (
     "experiment IN ('techniques-digits', 'techniques-mnist', 'techniques-text') "
@@ -42,11 +39,3 @@ def test_two_workloads_are_not_pooled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optimizers, "WHERE", f"{MADE_BEFORE} AND workload <> 'digits-mlp'")
     made = optimizers.tables()
     assert made["pooled"] == "Fewer than 3 workloads are trained yet: nothing is pooled.\n"
-
-
-@pytest.mark.slow
-def test_the_page_has_the_present_tables() -> None:
-    """docs/findings/optimizers.md is not behind."""
-    tables: dict[str, Any] = optimizers.tables()
-    text = optimizers.PAGE.read_text(encoding="utf-8")
-    assert blocks(text) == {name: table.strip() for name, table in tables.items()}

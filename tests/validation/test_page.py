@@ -1,4 +1,4 @@
-"""What is made of a page is renewed, and nothing else."""
+"""What is made of a page is renewed, and nothing else; the pages of findings are not behind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from validation.page import blocks, renew
+from validation.__main__ import EXACT
+from validation.page import PAGE, blocks, renew
 
 TEXT = (
     "# A\n\nBy hand.\n\n<!-- made: a -->\n\nold a\n\n<!-- end -->\n\n## B\n"
@@ -32,3 +33,11 @@ def test_a_part_without_a_place_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"page\.md has no place for 'c'"):
         renew({"c": "x"}, page)
     assert page.read_text() == TEXT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", [part for part, (_, page) in EXACT.items() if page != PAGE])
+def test_a_page_has_the_present_tables(part: str) -> None:
+    tables, page = EXACT[part]
+    made = {name: table.strip() for name, table in tables().items()}
+    assert blocks(page.read_text(encoding="utf-8")) == made

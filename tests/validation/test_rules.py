@@ -15,7 +15,7 @@ from analysis.fit.interval import Interval
 from results.store import Store
 from tests.results import synthetic
 from validation import rules
-from validation.page import ROOT, blocks
+from validation.page import ROOT
 from validation.rules import Cost, costs, pooled, reach
 
 SEEDS = 7
@@ -159,10 +159,3 @@ def test_a_cost_is_that_of_a_query() -> None:
     }
     assert made == pytest.approx(by_query)
     assert len(made) == 81
-
-
-@pytest.mark.slow
-def test_the_page_has_the_present_tables() -> None:
-    """docs/findings/rules.md is not behind."""
-    text = rules.PAGE.read_text(encoding="utf-8")
-    assert blocks(text) == {name: made.strip() for name, made in rules.tables().items()}

@@ -1,16 +1,12 @@
-"""What a wrong batch size costs: exactly what the law says on a curve of it; the page is so."""
+"""What a wrong batch size costs: exactly what the law says on a curve of it."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pytest
 
 from analysis.curves.curve import Curve, Point
 from analysis.fit.regimes import regimes
-from validation import wrong_size
-from validation.page import blocks
 from validation.wrong_size import TIMES, Costs, _costs, _plain, median
 
 GROUP = {"workload": "w", "optimizer": "sgd"}
@@ -72,11 +68,3 @@ def test_workloads_are_resampled_with_their_curves() -> None:
     made, _, count = median([*[costs("a", 2.0)] * 10, costs("b", 3.0), costs("c", 3.0)], 0)
     assert count == 12
     assert (made.value, made.low, made.high) == (2.0, 2.0, 3.0)
-
-
-@pytest.mark.slow
-def test_the_page_has_the_present_tables() -> None:
-    """docs/findings/wrong-batch-size.md is not behind."""
-    tables: dict[str, Any] = wrong_size.tables()
-    text = wrong_size.PAGE.read_text(encoding="utf-8")
-    assert blocks(text) == {name: table.strip() for name, table in tables.items()}
