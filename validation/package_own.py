@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from analysis.curves.runs import last_exact
 from analysis.noise.scales import BEST, NEAR
 from results.counts import count
 from results.errors import ResultsError
@@ -192,18 +193,20 @@ def _finished(studies: pa.Table, trials: pa.Table) -> pa.Array:
     """The studies that have as many feasible trials of their search as they want, or have drawn
     all that they may: an unfinished one would cut every batch size of its curve to the few that it
     has."""
-    columns = ["study", "role", "status", "stop_reason"]
+    columns = ["study", "role", "status", "stop_reason", "steps_to_target", "steps_run"]
     rows = trials.select(columns).to_pandas()
-    of_search = rows["role"].isin(("search", "extension"))
-    ended = rows["status"].eq("COMPLETE") | rows["stop_reason"].eq("dominated")
-    have = rows[of_search & ended]["study"].value_counts()
-    drawn = rows[of_search & (ended | rows["status"].eq("INFEASIBLE"))]["study"].value_counts()
-    wanted = {row["study"]: row["trials_wanted"] or 1 for row in studies.to_pylist()}
-    done = [
-        study
-        for study, trials in wanted.items()
-        if have.get(study, 0) >= trials or drawn.get(study, 0) >= MOST_DRAWN * trials
-    ]
+    rows = rows[rows["role"].isin(("search", "extension"))]
+    rows = rows.assign(lost=rows["status"].eq("INFEASIBLE"))
+    ended = rows["lost"] | rows["status"].eq("COMPLETE") | rows["stop_reason"].eq("dominated")
+    drawn = dict(iter(rows[ended].groupby("study")))
+    done = []
+    for row in studies.to_pylist():
+        wanted, own = row["trials_wanted"] or 1, drawn.get(row["study"], rows[:0])
+        # One that diverged later would have been dominated first, and counts as the sweep counts.
+        limit = last_exact(own["steps_to_target"], row["keep"] if row["stop_at_target"] else None)
+        lost = own["lost"] & (own["steps_run"] <= limit)
+        if (~lost).sum() >= wanted or len(own) >= MOST_DRAWN * wanted:
+            done.append(row["study"])
     return pa.array(done, pa.string())
 
 

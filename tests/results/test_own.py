@@ -157,6 +157,22 @@ def test_a_study_whose_trials_all_diverge_is_finished(folder: Path, tmp_path: Pa
     assert make([folder], tmp_path / "own") == 52
 
 
+@pytest.mark.parametrize(("ran", "counts"), [(9, True), (8, False)])
+def test_a_trial_that_diverges_after_the_cutoff_counts(
+    folder: Path, tmp_path: Path, ran: int, counts: bool
+) -> None:
+    """Of four, the second best ends dominated stopping; before that, divergence counts not."""
+    wanted = {"trials_wanted": 4, "keep": 2, "stop_at_target": True}
+    Store(folder).add_studies([synthetic.study_row("digits-mlp", "sgd", 64, **wanted)])
+    rows = [synthetic.trial_row("digits-mlp", "sgd", 64, i) for i in range(4)]
+    for row, steps in zip(rows, (6, 8, 12), strict=False):
+        row["steps_to_target"] = steps
+    lost = {"status": "INFEASIBLE", "stop_reason": "diverged", "steps_to_target": None}
+    rows[3] |= {**lost, "steps_run": ran}
+    Store(folder).commit("synthetic", measurements=[], trials=rows)
+    assert make([folder], tmp_path / "own") == (52 if counts else 48)
+
+
 def test_superseded_rows_stay_out(folder: Path, tmp_path: Path) -> None:
     again = synthetic.trial_row("digits-mlp", "sgd", 8, 0)
     Store(folder).commit("synthetic", measurements=[], trials=[{**again, "steps_to_target": 3}])
