@@ -235,7 +235,7 @@ def optimizers(ax: Axes) -> None:
     made = ratios()
     means = pooled(made).rows
     styles = styles_of([BASELINE, *means])
-    shown = [1.0]
+    drawn = [1.0]
     for name, row in means.items():
         style = styles[name]
         rows = [each.ratios for each in made.rows if each.name == name]
@@ -245,13 +245,13 @@ def optimizers(ax: Axes) -> None:
             *zip(*known, strict=True), style.marker, color=tint(style.colour, 0.4), markersize=3
         )
         x, y = (row[quantity].ratio.interval for quantity in ("min_examples", "min_steps"))
-        shown += [each for dot in known for each in dot]
+        drawn += [each for dot in known for each in dot]
         if x.value and y.value and x.low and x.high and y.low and y.high:
-            shown += [x.low, x.high, y.low, y.high]
+            drawn += [x.low, x.high, y.low, y.high]
             ax.hlines(y.value, x.low, x.high, color=style.colour, linewidth=1)
             ax.vlines(x.value, y.low, y.high, color=style.colour, linewidth=1)
             ax.plot(x.value, y.value, style.marker, color=style.colour, markersize=5, label=name)
-    span = min(shown) / 1.2, max(shown) * 1.2
+    span = min(drawn) / 1.2, max(drawn) * 1.2
     ax.plot(span, span, color=FAINT, linewidth=0.8, linestyle=":", zorder=1)
     for draw in (ax.axhline, ax.axvline):
         draw(1, color=FAINT, linewidth=0.6, zorder=1)
