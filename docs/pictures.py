@@ -353,7 +353,7 @@ FINDINGS: dict[Callable[..., None], tuple[str, int]] = {
     wrong_size: ("wrong-batch-size", 1),
     optimizers: ("optimizers", 1),
     rules: ("rules", 3),
-    growth: ("growth", 2),
+    growth: ("growth", 3),
     half_life: ("half-life", 2),
 }
 """Pictures of docs/findings: the name, and how many panels."""

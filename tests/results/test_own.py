@@ -33,11 +33,7 @@ LIBRARY = [
     "lm-tiny",
 ]
 """Packaged experiments, besides the demo, whose files are in the library."""
-ASKED = [
-    "atlas-lstm",
-    "growth-text",
-    *(f"rules-{name}{kind}" for name in ("mnist", "stdlib") for kind in ("", "-half-life")),
-]
+ASKED = ["atlas-lstm", "rules-mnist-half-life"]
 """Experiments of docs/findings/questions.md that are not trained yet."""
 BEGUN = "cifar10-resnet8-momentum"
 """One of them whose largest batch sizes are not trained yet."""
