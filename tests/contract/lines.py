@@ -41,10 +41,10 @@ PARTS = (
     Part(
         name="validation, benchmarks, docs",
         folders=("validation", "benchmarks", "docs"),
-        ceiling=7_319,
+        ceiling=7_322,
         aim=4_200,
     ),
-    Part(name="tests", folders=("tests",), ceiling=67_840, aim=36_000),
+    Part(name="tests", folders=("tests",), ceiling=67_852, aim=36_000),
 )
 
 
