@@ -80,7 +80,9 @@ def train(config, report):
             os.replace(stream.name, saved)
             if report(step=step, val_loss=1 + 1 / examples, tokens=32 * examples):
                 return
-            while step == 40 and os.environ["HOLD"] and not report(step=step, val_loss=1):
+            while step == 40 and os.environ["HOLD"]:
+                if report(step=step, val_loss=1):
+                    return
                 time.sleep(0.05)
 """
 
