@@ -128,6 +128,14 @@ def reach(means: dict[float, Interval]) -> tuple[float, float]:
     return ends[0], ends[1]
 
 
+def reach_text(means: dict[float, Interval]) -> str:
+    """``1 to 8``; ``1 to ≥ 8`` where 8 is the last factor, or the next has no lower end."""
+    surely, perhaps = reach(means)
+    above = [times for times in means if times > perhaps]
+    unknown = not above or means[min(above)].low is None
+    return f"{surely:g} to {'≥ ' if unknown else ''}{perhaps:g}"
+
+
 def tables(source: Any = "own") -> dict[str, str]:
     """What docs/findings/rules.md has."""
     given = costs(source)
@@ -141,12 +149,9 @@ def _pooled(given: Sequence[Cost]) -> str:
     def rows() -> Iterator[list[object]]:
         for (optimizer, half_life, rule), own in _groups(given):
             means = {t: pooled([each for each in own if each.times == t]) for t in times}
-            surely, perhaps = reach(means)
-            open_above = perhaps == max((t for t in means if means[t].reached), default=1)
             yield [
                 f"`{optimizer}`", _name(rule, half_life=half_life),
-                *(interval(means[t]) for t in times),
-                f"{surely:g} to {'≥ ' if open_above else ''}{perhaps:g}",
+                *(interval(means[t]) for t in times), reach_text(means),
             ]  # fmt: skip
 
     return table(("optimizer", "rule", *map(text_of, times), "within 10 % up to"), rows())

@@ -16,7 +16,7 @@ from results.store import Store
 from tests.results import synthetic
 from validation import rules
 from validation.page import ROOT
-from validation.rules import Cost, costs, pooled, reach
+from validation.rules import Cost, costs, pooled, reach, reach_text
 
 SEEDS = 7
 
@@ -81,6 +81,11 @@ def test_a_rule_reaches_as_far_as_it_is_cheap_in_a_row() -> None:
     assert reach(means) == (2.0, 4.0)
     assert reach({2.0: Interval(value=1.5, low=1.4, high=1.6)}) == (1.0, 1.0)
     assert reach({2.0: Interval()}) == (1.0, 1.0)
+    assert reach_text(means) == "2 to 4"
+    last = {2.0: means[2.0], 4.0: Interval(low=0.7)}
+    assert reach_text(last) == "2 to ≥ 4"  # the last factor, whose upper end is not known
+    assert reach_text({**last, 8.0: Interval(high=3.0)}) == "2 to ≥ 4"
+    assert reach_text({**last, 8.0: Interval(low=1.5)}) == "2 to 4"
 
 
 def test_a_trial_that_misses_counts_as_its_budget(tmp_path: Path) -> None:
