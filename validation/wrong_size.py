@@ -161,22 +161,27 @@ def _optimizers(given: Sequence[Costs]) -> str:
 
 def _atlas(before: Sequence[Costs], later: Sequence[Costs]) -> str:
     """A row an optimizer of curves that are newer than the table: their medians, and whether these
-    lie within 80 % of the curves before; all of them, and how many single ones do."""
+    lie within 80 % of the curves before; those of workloads that are not among these; all of them,
+    and how many single ones do."""
     ranges = [median(before, place)[1] for place in range(len(TIMES))]
+    known_before = {each.workload for each in before}
+
+    def medians(own: Sequence[Costs]) -> Iterator[str]:
+        for place, (low, high) in enumerate(ranges):
+            known = [float(each.steps[place]) for each in own if np.isfinite(each.steps[place])]
+            if len(known) < LEAST:
+                yield "–"
+                continue
+            middle = float(np.median(known))
+            outside = "" if low <= middle <= high else " ‡"
+            yield f"{middle:.3g} of {len(known)}{outside}"
 
     def rows() -> Iterator[list[object]]:
         for name in sorted({each.optimizer for each in later}):
             own = [each for each in later if each.optimizer == name]
-            cells = []
-            for place, (low, high) in enumerate(ranges):
-                known = [float(each.steps[place]) for each in own if np.isfinite(each.steps[place])]
-                if len(known) < LEAST:
-                    cells.append("–")
-                    continue
-                middle = float(np.median(known))
-                outside = "" if low <= middle <= high else " ‡"
-                cells.append(f"{middle:.3g} of {len(known)}{outside}")
-            yield [f"`{name}`", len(own), *cells]
+            yield [f"`{name}`", len(own), *medians(own)]
+        new = [each for each in later if each.workload not in known_before]
+        yield ["all, of new workloads", len(new), *medians(new)]
         of_all = [median(later, place) for place in range(len(TIMES))]
         yield ["all", len(later), *(f"{interval(made)} of {count}" for made, _, count in of_all)]
         inside = []
