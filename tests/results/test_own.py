@@ -314,6 +314,17 @@ def test_the_packaged_data_names_no_machine(own: results.Results) -> None:
             assert not any(cells.str.contains(word, regex=False).any() for word in words), column
 
 
+@pytest.mark.parametrize("target", ["0.4", "0.35", "0.3"])
+def test_the_steps_of_resnet_on_its_page_are_those_of_the_packaged_trials(target: str) -> None:
+    """Dominated trials among them, which may have come to an easier target first."""
+    page = (ROOT / "docs" / "published.md").read_text(encoding="utf-8")
+    (row,) = (line for line in page.splitlines() if line.startswith(f"| < {target} |"))
+    goal = f"validation_error < {target}"
+    (curve,) = bs.regimes("own", where=f"experiment = '{BEGUN}'", target=goal)
+    steps = [f"{point['steps']:,.0f}" for point in curve["points"]]
+    assert row == f"| < {target} | {' | '.join(steps)} |"
+
+
 def test_the_packaged_data_is_small() -> None:
     sizes = [file.stat().st_size for file in PACKAGED["own"].rglob("*.parquet")]
     assert sum(sizes) < 20_000_000
