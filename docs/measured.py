@@ -169,12 +169,12 @@ class Mean(BaseModel):
     where: str
 
     def text(self) -> Iterator[str]:
-        """A table, a row a technique, and the command."""
+        """A table, a row a technique, and the commands: of all ratios, and of the corrected p."""
         yield f"## {self.title}\n\n{self.what}\n"
         every = Data(name=self.title, where=self.where, quantities=(*QUANTITIES,))
         first = Data(name=self.title, where=self.where, quantities=(FIRST,))
         yield pooled_table("technique", table(every), table(first)).rstrip()
-        yield f"\n```sh\n{every.command} --pool\n```\n"
+        yield f"\n```sh\n{every.command} --pool\n{first.command} --pool\n```\n"
 
 
 class Claim(BaseModel):
