@@ -69,7 +69,7 @@ class _Tail:
         # Γ_1/Γ_r is a Beta(1, r - 1) variable, independent of Γ_r.
         product = exp(lgamma(1 + p) + lgamma(r + 2 * p) - lgamma(r + p))
         square = _moment(r, 2 * p) + _moment(1, 2 * p) - 2 * product
-        return sqrt(square) / (_moment(r, p) - _moment(1, p))
+        return sqrt(square / (_moment(r, p) - _moment(1, p)) ** 2 - 1)
 
     def rounding(self, ratio: float) -> float:
         """The standard deviation of ``excess`` by brackets of the evaluation ratio ``ratio``."""

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from analysis import Curve, Interval, Point, curves, regimes
-from analysis.fit.search_limits import SearchEffect, limit, search_effect, search_trend
+from analysis.fit.search_limits import SearchEffect, _Tail, limit, search_effect, search_trend
 from analysis.report.findings import warnings
 from analysis.report.panels import View
 from results.batch_phases import BatchPhases
@@ -81,6 +81,16 @@ def test_no_limit_follows_from_too_little() -> None:
     assert limit([*steps, 300.0], 39, 2) == limit(steps, 39, 2)
     assert limit([*steps, 300.0], 40, 2) != limit(steps, 40, 2)
     assert limit(steps, 12, 2) == limit(steps[:3], 12, 2)
+
+
+@pytest.mark.parametrize("dimensions", DIMENSIONS)
+@pytest.mark.parametrize("used", [2, 4, 8])
+def test_the_deviation_of_an_excess_is_that_of_its_distribution(dimensions: int, used: int) -> None:
+    rng = np.random.default_rng([dimensions, used])
+    sums = np.cumsum(rng.exponential(size=(100_000, used)), axis=1) ** (2 / dimensions)
+    gaps = sums[:, -1] - sums[:, 0]
+    tail = _Tail(gap=1.0, used=used, dimensions=dimensions)
+    assert tail.deviation == pytest.approx(gaps.std() / gaps.mean(), rel=0.03)
 
 
 @pytest.mark.parametrize("dimensions", DIMENSIONS)
