@@ -364,7 +364,8 @@ def _bracket_notes(curve: Curve) -> list[Note]:
     known = [p for p in curve.points if p.steps and p.last_miss is not None]
     if len(known) < _SIZES_OF_ENDS:
         return []
-    widths = np.array([1 - float(p.last_miss or 0.0) / float(p.steps or 1.0) for p in known])
+    # Of a search both are those of its best trial, whatever the estimator makes of the others.
+    widths = np.array([1 - (p.last_miss or 0.0) / (p.minimum or p.steps or 1.0) for p in known])
     third = len(known) // _SIZES_OF_ENDS
     small, large = float(widths[:third].mean()), float(widths[-third:].mean())
     notes = []

@@ -321,13 +321,15 @@ def test_a_greater_tolerance_widens_both_regimes(plain_curve: Plain) -> None:
         assert (grows * (wide - narrow) > 0).all()
 
 
-def of_brackets(plain_curve: Plain, widths: Sequence[float]) -> set[str]:
-    """The codes of the notes on a curve whose hits have brackets of these shares of their steps."""
+def of_brackets(plain_curve: Plain, widths: Sequence[float], least: float = 1) -> set[str]:
+    """The codes of the notes on a curve whose hits have brackets of these shares of their steps,
+    ``least`` times those of the estimator."""
     sizes = SIZES[: len(widths)]
     curve = plain_curve(sizes, exact(sizes, 100, 40))
+    steps = [least * (point.steps or 0.0) for point in curve.points]
     points = [
-        replace(point, last_miss=(point.steps or 0.0) * (1 - width))
-        for point, width in zip(curve.points, widths, strict=True)
+        replace(point, minimum=fewest, last_miss=fewest * (1 - width))
+        for fewest, point, width in zip(steps, curve.points, widths, strict=True)
     ]
     notes = {*codes(regimes(replace(curve, points=tuple(points))).notes)}
     return notes & {"wide_brackets", "unequal_brackets"}
@@ -336,6 +338,7 @@ def of_brackets(plain_curve: Plain, widths: Sequence[float]) -> set[str]:
 def test_wide_and_unequal_brackets_are_noted(plain_curve: Plain) -> None:
     of_equal_steps = [0.01, 0.02, 0.04, 0.08, 0.2, 0.3]
     assert of_brackets(plain_curve, [0.02] * 6) == set()
+    assert of_brackets(plain_curve, [0.02] * 6, least=0.4) == set()
     assert of_brackets(plain_curve, [0.2, 0.1, 0.3, 0.15, 0.2, 0.1]) == set()
     assert of_brackets(plain_curve, [0.02] * 5 + [0.6]) == {"wide_brackets", "unequal_brackets"}
     assert of_brackets(plain_curve, of_equal_steps) == {"unequal_brackets"}
