@@ -74,7 +74,7 @@ class Curve:
     def relative(self) -> bool:
         """Whether its steps are only proportional to numbers of steps, as values below one must be:
         the source does not say how many examples an epoch has."""
-        return any(point.steps is not None and point.steps < 1 for point in self.points)
+        return any(point.steps is not None and 0 < point.steps < 1 for point in self.points)
 
     @property
     def grows(self) -> bool:

@@ -158,6 +158,8 @@ def best_of_10(sample: OrderStatistics, batch_size: int) -> Estimate:
                 hint=f"sweep with keep: {max(needed, TEN)}, or take --estimator minimum",
             )
         return Estimate(steps=None)
+    if not sample.steps[0] > 0:  # met before the first step
+        return Estimate(steps=0.0, middle=float(sample.middles[0]))
     logs = np.log(sample.steps)
     value = float(weight @ logs + censored * logs[-1])
     log_middles = np.log(sample.middles)

@@ -235,6 +235,7 @@ def _replicate_notes(points: Sequence[Point]) -> list[Note]:
 
 def repeats_note(pairs: Sequence[tuple[float, Repeats]]) -> Note | None:
     """On the luck in the minima: each search's least steps against its repeats."""
+    pairs = [(least, each) for least, each in pairs if least > 0]  # no ratio to no step
     ratios = [each.median / least for least, each in pairs if each.median is not None]
     if not ratios:
         return None

@@ -65,15 +65,28 @@ def test_a_sweep_of_a_packaged_experiment_is_a_separate_curve(search: Make) -> N
     ]
 
 
+def best_of(trials: pd.DataFrame, estimator: str = "best_of_10") -> Curve:
+    (curve,) = curves(trials, estimator=estimator)
+    return curve
+
+
 @pytest.mark.usefixtures("closed_figures")
 def test_a_target_met_before_the_first_step_has_a_note(search: Make) -> None:
-    trials = search()
+    trials = search(keep=None)
     trials.loc[trials.index[:2], ["steps_to_target", "last_miss"]] = 0.0
     (curve,) = curves(trials)
     assert curve.points[0].steps == 0
     assert Note("met_at_start", at=[1]) in curve.notes
     assert "met_at_start" not in codes(curves(search())[0].notes)
     assert curve.tabulate()[0]["half_trials_ratio"] is None
+    assert not curve.relative
+    assert best_of(trials).points[0].steps == 0
+    again = trials[:3].assign(role="repeat", trial=["r0", "r1", "r2"])
+    assert best_of(pd.concat([trials, again]), "minimum").points[0].repeats is not None
+    twice = trials.assign(replicate=1, trial=trials["trial"] + "-1")
+    replicates = best_of(pd.concat([trials.assign(replicate=0), twice]), "minimum")
+    assert replicates.points[0].steps == 0
+    assert not {"replicate_missed", "relative"} & {*codes(regimes(replicates).notes)}
     labelled = regimes(curve)
     assert figures.draw("steps", [curve], [labelled]).get_ylim()[0] > 1
 
