@@ -278,7 +278,9 @@ def _of_best(runs: Runs, sample: OrderStatistics, over: Sequence[str]) -> dict[s
 
 def of_runs(runs: Runs, batch_size: int, rows: Rows) -> Point:
     """The point of repeated runs: never minimized over. Where most of them miss the target it is
-    censored: what the others took says little of the mean."""
+    censored: what the others took says little of the mean. Those that failed or were interrupted
+    before it say nothing."""
+    rows = rows[runs.ended[rows] | np.isfinite(runs.steps[rows])]
     reached = rows[np.isfinite(runs.steps[rows])]
     hit = reached if 2 * len(reached) >= len(rows) else reached[:0]
     steps = runs.steps[hit].tolist()

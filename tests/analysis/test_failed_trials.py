@@ -57,6 +57,20 @@ def test_a_batch_size_of_interrupted_trials_was_not_run_yet(search: Make, studie
     assert "not run yet: batch size 64" in curve.notes
 
 
+def test_failed_and_interrupted_runs_are_not_misses(search: Make) -> None:
+    """Two of five runs reached the target, and their batch size was "mostly missed"."""
+    runs = search(n=5, keep=None).assign(role="repeat")
+    lost = runs["batch_size"].eq(64) & runs["index"].lt(3)
+    some = failed(runs, lost, "KeyError: 'x'")
+    some.loc[lost & runs["index"].eq(0), "stop_reason"] = "interrupted"
+    (curve,), (reached,) = curves(some), curves(runs[~lost])
+    assert [point.steps for point in curve.points] == [point.steps for point in reached.points]
+    assert not {"runs_missed", "runs_mostly_missed"} & {*codes(curve.notes)}
+    assert "2 trials failed at batch size 64: KeyError: 'x'" in curve.notes
+    (none,) = curves(failed(runs, runs["batch_size"].eq(64), "KeyError: 'x'"))
+    assert 64 not in none.batch_sizes
+
+
 def test_all_have_failed(search: Make) -> None:
     trials = search(sizes=(8, 16))
     (curve,) = curves(failed(trials, trials["batch_size"].gt(0), "RuntimeError: never"))
