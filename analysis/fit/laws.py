@@ -182,9 +182,10 @@ def _law(
         from scipy.special import ndtri  # a third of a second to import: not at start
 
         normal = float(ndtri(0.5 + level / 2))
+        levels = np.array([each.level for row in used if (each := regimes[row]) is not None])
         numbers = [[each.value, each.low, each.high] for each in intervals.values() if each]
         ends = np.log(np.array(numbers, dtype=np.float64))
-        width = (ends[:, 2] - ends[:, 1]) / (2 * normal)
+        width = (ends[:, 2] - ends[:, 1]) / (2 * ndtri(0.5 + levels / 2))
         fitted = line(np.log([at[row] for row in used]), ends[:, 0], width, level=level)
         p, p_by, c, c_by = fitted.slope, fitted.slope_by, fitted.intercept, fitted.intercept_by
         exponent = Interval(value=p, low=p - p_by, high=p + p_by)

@@ -99,6 +99,15 @@ def test_a_law_is_of_asymptotes_with_the_widths_of_the_tested_range(plain_curve:
     assert law.exponent.high - law.exponent.low > 0.01  # type: ignore[operator]
 
 
+def test_errors_are_read_at_the_level_of_the_regimes(plain_curve: Plain) -> None:
+    """Regimes at 50 % have narrower intervals, and their law is about the same."""
+    made = curves_of(plain_curve)
+    fits = [located(made), [regimes(curve, level=0.5) for curve in made]]
+    ((usual, _),), ((law, _),) = (laws(made, each, "width", level=0.8) for each in fits)
+    width = law.exponent.high - law.exponent.low  # type: ignore[operator]
+    assert width == pytest.approx(usual.exponent.high - usual.exponent.low, rel=0.25)  # type: ignore[operator]
+
+
 def test_scatter_is_found_where_there_is_some() -> None:
     rng = np.random.default_rng(2)
     x, errors = np.linspace(0, 8, 400), np.full(400, 0.1)
