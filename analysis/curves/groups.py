@@ -190,7 +190,9 @@ def label(group: Mapping[str, Any], names: Iterable[str]) -> str:
         if value is None:
             continue
         if not isinstance(value, str):
-            parts.append(f"{name.rpartition('.')[2]} {value:g}")
+            short = f"{value:g}"
+            cut = float(short) != value and value % 1 == 0  # 1281167 is not 1.28117e+06
+            parts.append(f"{name.rpartition('.')[2]} {f'{value:.15g}' if cut else short}")
         elif name == "technique":  # {"precision":"bfloat16"} as precision bfloat16
             parts.append(", ".join(f"{key} {each}" for key, each in json.loads(value).items()))
         else:

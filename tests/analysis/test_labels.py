@@ -44,6 +44,8 @@ def test_what_is_needed_is_kept() -> None:
     assert labels([MINE, half]) == ["precision float32", "precision bfloat16"]
     smooth = {**MINE, "fields.label_smoothing": 0.1}
     assert labels([MINE, smooth]) == ["label_smoothing 0", "label_smoothing 0.1"]
+    large = [{**MINE, "width": width} for width in (1_281_167, 1_281_168.0, 1_000_000)]
+    assert labels(large) == ["width 1281167", "width 1281168", "width 1e+06"]
 
 
 def test_a_collection_has_its_name_and_an_ordinary_workload_none() -> None:
