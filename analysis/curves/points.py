@@ -229,11 +229,11 @@ def pooled(points: Sequence[Point]) -> Point:
     steps = [math.inf if point.steps is None else point.steps for point in points]
     known = [math.log(step) for step in steps if 0 < step < math.inf]
     middle = sum(known) / max(len(known), 1)
-    reached = max(steps) < math.inf
+    reached = len(known) == len(points) or not any(steps)
     nearest = min(points, key=lambda p: abs(math.log(p.steps) - middle) if p.steps else math.inf)
     return replace(
         nearest,
-        steps=(math.exp(middle) if min(steps) > 0 else median(steps)) if reached else None,
+        steps=(math.exp(middle) if known else 0.0) if reached else None,
         middles=tuple(each for point in points for each in point.middles if reached),
         replicates=tuple(sorted(step for step in steps if step < math.inf)),
         spread=(min(steps), max(steps)) if reached else None,
