@@ -23,7 +23,8 @@ from analysis.curves.groups import grouping, labels, target
 from analysis.curves.limits import Limit, steps_within
 from analysis.curves.points import SEARCH_ROLES
 from analysis.curves.runs import Rows, Runs, number
-from analysis.curves.samples import largest, searches, shared
+from analysis.curves.samples import largest, searches
+from analysis.curves.search_points import counted
 from analysis.formatting import unit
 from results.targets.evaluations import Evaluations
 from results.targets.target import Target
@@ -162,7 +163,7 @@ def best_metrics(
 def _first(runs: Runs, rows: Rows, over: Sequence[str]) -> tuple[dict[int, Rows], int]:
     """The rows that count at each batch size, and N."""
     parts = searches(runs, rows, over)
-    many, n = shared(parts)
+    many, n = counted(runs, rows, {0.0: parts})
     return {
         size: np.concatenate(
             [

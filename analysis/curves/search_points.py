@@ -74,13 +74,9 @@ def points(
             hint="take --estimator minimum",
         )
     by_replicate = _by_replicate(runs, search, over)
-    many, n = (min(each) for each in zip(*map(shared, by_replicate.values()), strict=True))
-    ended = [*_ended(by_replicate)]
-    if withheld is not None or (_methods(runs, search) == ["grid"] and len({*ended}) == 1):
-        # They were chosen, and the first n of them are no search: one that diverged was tried too.
-        n = max(ended, default=n)
-        if len({*ended}) > 1:
-            notes.append(Note("unequal_n", n=(min(ended), n)))
+    many, n = counted(runs, search, by_replicate)
+    if withheld is not None and len(ended := {*_ended(by_replicate)}) > 1:
+        notes.append(Note("unequal_n", n=(min(ended), n)))
     made: dict[int, list[Point]] = {}
     others = 0
     for number, parts in by_replicate.items():
@@ -121,6 +117,17 @@ def points(
         withheld=withheld,
         notes=notes,
     )
+
+
+def counted(runs: Runs, rows: Rows, by_replicate: Mapping[float, Searches]) -> tuple[int, int]:
+    """How many searches of a study, and how many feasible trials of each, count at every batch
+    size of the curve that the searches ``rows`` are: the least that the replicates share."""
+    many, n = (min(each) for each in zip(*map(shared, by_replicate.values()), strict=True))
+    ended = [*_ended(by_replicate)]
+    if _withheld(runs, rows) or (_methods(runs, rows) == ["grid"] and len({*ended}) == 1):
+        # They were chosen, and the first n of them are no search: one that diverged was tried too.
+        n = max(ended, default=n)
+    return many, n
 
 
 def _estimator(runs: Runs, rows: Rows, requested: str | None, notes: list[Note]) -> str:

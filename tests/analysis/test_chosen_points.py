@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 
 from analysis import EstimatorError, curves, regimes
+from analysis.curves.best_metric import best_metrics
 from analysis.notes import codes
+from results.targets.evaluations import Evaluations
 
 Make = Callable[..., pd.DataFrame]
 
@@ -56,6 +58,11 @@ def test_all_that_were_chosen_count(method: str) -> None:
     (curve,) = curves(trials)
     assert [point.steps for point in curve.points] == [80, 20]
     assert "unequal_n" not in codes(curve.notes)
+    measured = trials.assign(target_metric="loss", target_value=0.0, stop_at_target=False)
+    looks = pd.DataFrame({"trial": trials["trial"], "step": 9, "loss": [5.0, 4, 1, 5, 4, 3]})
+    looks["metrics"] = looks.pop("loss").map('{{"loss": {}}}'.format)
+    (best,) = best_metrics(measured, Evaluations.of_frame(looks), [None])
+    assert [point.value for point in best.points] == [4, 3]
     (fewer,) = curves(trials.drop(index=2))
     assert fewer.points[1].steps == (50 if method == "grid" else 20)
     assert ("unequal_n" in codes(fewer.notes)) == (method != "grid")
