@@ -102,6 +102,7 @@ def test_a_law_is_of_asymptotes_with_the_widths_of_the_tested_range(plain_curve:
 def test_errors_are_read_at_the_level_of_the_regimes(plain_curve: Plain) -> None:
     """Regimes at 50 % have narrower intervals, and their law is about the same."""
     made = curves_of(plain_curve)
+    fits: list[list[Regimes | None]]
     fits = [located(made), [regimes(curve, level=0.5) for curve in made]]
     ((usual, _),), ((law, _),) = (laws(made, each, "width", level=0.8) for each in fits)
     width = law.exponent.high - law.exponent.low  # type: ignore[operator]
