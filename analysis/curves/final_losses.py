@@ -305,6 +305,8 @@ def _of_group(
         if each.empty:
             continue
         best = each.iloc[int((sign * each["value"]).to_numpy().argmin())]
+        if lost.all():
+            failed[size, budget] = int(best["of"] - best["runs"])
         runs = cell.loc[cell["configuration"].eq(best["configuration"]), "value"].dropna()
         rates = pd.to_numeric(each["learning_rate"]).dropna().unique()
         rate = number(best["learning_rate"])

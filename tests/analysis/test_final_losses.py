@@ -246,6 +246,11 @@ def test_diverged_runs_do_not_count(tmp_path: Path) -> None:
     (final,) = FigureData(Query(sources=[path])).final_losses
     assert [point.value for point in final.points] == [3, 2]
     assert final.notes == ("1 of 3 runs has no final value: left out",)
+    runs = "8,64,1,nan\n8,64,1,5\n8,64,2,3\n8,64,2,nan\n8,64,2,nan\n"
+    path.write_text(f"batch_size,examples,learning_rate,loss\n{runs}")
+    (final,) = FigureData(Query(sources=[path])).final_losses
+    assert [point.value for point in final.points] == [3]
+    assert final.failed == {(8, 64): 2}
 
 
 def _trials(**columns: object) -> pd.DataFrame:
