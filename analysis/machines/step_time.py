@@ -38,6 +38,10 @@ class StepTime(ABC):
         """Batch sizes that are to be among those that are compared."""
         return np.empty(0)
 
+    def devices(self) -> Sequence[int]:
+        """The numbers of devices that it is of; none: any."""
+        return ()
+
     def notes(self, curve: str) -> tuple[Note, ...]:  # noqa: ARG002 - a hook
         """What limits them."""
         return ()
@@ -68,12 +72,14 @@ class Measured(StepTime):
                 several curves differ, has their labels.
 
         Raises:
-            ResultsError: a column that is not there, or a cell that is no positive number.
+            ResultsError: a column that is not there, no rows, or a cell that is no positive number.
         """
         if missing := [column for column in COLUMNS if column not in table]:
             raise ResultsError(
                 f"{name} has no column {missing[0]!r}", hint=f"it needs {', '.join(COLUMNS)}"
             )
+        if table.empty:
+            raise ResultsError(f"{name} has no rows", hint=_FILE)
         numbers = table[list(COLUMNS)].apply(pd.to_numeric, errors="coerce")
         wrong = ~((numbers > 0) & np.isfinite(numbers))
         wrong["devices"] |= numbers["devices"] % 1 != 0
@@ -134,8 +140,12 @@ class Measured(StepTime):
         rows = self._of(curve, devices)
         return np.empty(0) if rows is None else rows[0]
 
+    def devices(self) -> Sequence[int]:
+        """The measured ones."""
+        return sorted({devices for _, devices in self.rows})
+
     def seconds(self, curve: str, devices: int, batch_sizes: Array) -> tuple[Array, Array]:
-        """As of ``StepTime``; of the error between two measurements the larger one's."""
+        """As of ``StepTime``; an error between two measurements is as if they erred together."""
         rows = self._of(curve, devices)
         if rows is None:
             unknown = np.full(len(batch_sizes), np.nan)
@@ -144,10 +154,8 @@ class Measured(StepTime):
         # A batch size that comes of logs may be off by rounding.
         inside = (batch_sizes >= sizes[0] * (1 - 1e-9)) & (batch_sizes <= sizes[-1] * (1 + 1e-9))
         at = np.clip(batch_sizes, sizes[0], sizes[-1])
-        after = np.clip(np.searchsorted(sizes, at), 0, len(sizes) - 1)
-        error = np.maximum(errors[np.maximum(after - 1, 0)], errors[after])
         taken = np.where(inside, np.interp(at, sizes, seconds), np.nan)
-        return taken, np.where(inside, error, np.nan)
+        return taken, np.interp(at, sizes, seconds * errors) / taken
 
     def _of(self, curve: str, devices: int) -> tuple[Array, Array, Array] | None:
         return self.rows.get((curve, devices), self.rows.get((None, devices)))
@@ -187,6 +195,11 @@ class Modelled(StepTime):
                     f"{name.replace('_', ' ')} is {value:g}, which cannot be",
                     hint="a share from 0 to 1" if name == "overlap" else "a number above 0",
                 )
+        if self.gradient_bytes and self.bandwidth == math.inf:
+            raise ResultsError(
+                "the gradient's bytes take no time without the bandwidth of a link",
+                hint="--bandwidth 1e10, bytes a second",
+            )
 
     def seconds(self, curve: str, devices: int, batch_sizes: Array) -> tuple[Array, Array]:
         """As of ``StepTime``; each device needs an example."""

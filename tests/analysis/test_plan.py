@@ -194,6 +194,11 @@ def test_what_is_measured_and_what_lies_between() -> None:
     seconds, errors = measured.seconds("sgd", 2, np.array([16.0]))
     assert seconds[0] == pytest.approx(math.exp(logs.mean()))
     assert errors[0] == pytest.approx(once / math.sqrt(2))
+    # Where it was measured twice, once at the neighbours says nothing of it.
+    again = Measured.of(pd.DataFrame([*rows, {"devices": 2, "batch_size": 8, "seconds": 0.7}]))
+    _, errors = again.seconds("sgd", 2, np.array([8.0, 12.0, 16.0]))
+    assert errors[[0, 2]] == pytest.approx([once, once / math.sqrt(2)])
+    assert errors[2] < errors[1] < errors[0]
     assert np.isnan(measured.seconds("sgd", 3, np.array([16.0]))[0]).all()
     made = plan_of(plain_curve(SIZES, steps(SIZES)), measured, [1, 2, 3])
     assert [choice.devices for choice in made.choices] == [1, 2]
@@ -311,6 +316,12 @@ def test_what_a_fitted_model_leaves_is_part_of_the_interval() -> None:
         (None, {"latency": 1.0}, "a model of step times needs the seconds of an example"),
         (None, {"seconds_per_example": -1.0}, "seconds per example is -1, which cannot be"),
         (None, {"seconds_per_example": 1.0, "overlap": 2.0}, "overlap is 2, which cannot be"),
+        (
+            None,
+            {"seconds_per_example": 1.0, "gradient_bytes": 1.0},
+            "take no time without the bandw",
+        ),
+        (pd.DataFrame({"devices": [], "batch_size": [], "seconds": []}), {}, "has no rows"),
         ([{"devices": 1, "seconds": 1}], {}, "has no column 'batch_size'"),
         ([{"devices": 1, "batch_size": 8, "seconds": 0}], {}, "row 1: seconds is '0', no positive"),
         ([{"devices": 1.5, "batch_size": 8, "seconds": 1}], {}, "is '1.5', no positive whole"),
