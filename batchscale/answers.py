@@ -301,7 +301,7 @@ def plot(
     figure.check(options)
     path = None if output is None else destination(output)
     if path is not None:
-        _refuse_own_source(path, query)
+        refuse_overwriting(path, query.sources)
     data = FigureData(query, progress=progress)
     drawn = figures.draw(figure, data, ax=ax, width=width, style=style, options=options)
     if path is None:
@@ -311,17 +311,24 @@ def plot(
     return drawn, figures.save(drawn, path, numbers)
 
 
-def _refuse_own_source(path: Path, query: Query) -> None:
-    """A figure's numbers are written beside it as CSV; refuse to overwrite the file that it is
-    drawn from.
+def refuse_overwriting(path: Path, sources: Iterable[Any]) -> None:
+    """A figure's numbers are written beside it as CSV; refuse to overwrite a file that it is drawn
+    from.
 
     Raises:
         CommandError: they would.
     """
     table = path.with_suffix(".csv")
-    for source in query.sources:
+    for source in sources:
         name = source.root if isinstance(source, Results) else source
-        if os.path.exists(name) and os.path.exists(table) and os.path.samefile(name, table):
+        if not isinstance(name, (str, Path)):
+            continue
+        both = os.path.exists(name) and os.path.exists(table)
+        if (
+            os.path.samefile(name, table)
+            if both
+            else os.path.abspath(name) == os.path.abspath(table)
+        ):
             raise CommandError(
                 f"the numbers of the figure would overwrite {name}",
                 hint=f"choose another name: -o {path.stem}-figure{path.suffix or '.pdf'}",

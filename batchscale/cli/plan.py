@@ -113,11 +113,12 @@ def plan(
 
     Each number of devices has the batch size that is best for it.
     """
-    from batchscale.answers import fitted
+    from batchscale.answers import fitted, refuse_overwriting
     from batchscale.output import plan_table
     from batchscale.output.errors import CommandError
     from batchscale.output.progress import ProgressLines, say
     from batchscale.planning import devices as planning
+    from results.storage.save import destination
 
     model = {
         "seconds_per_example": seconds_per_example,
@@ -142,16 +143,16 @@ def plan(
     times: Any = step_time
     data, progress = None, ProgressLines()
     if measure:
+        if output is not None:
+            refuse_overwriting(destination(output), [save_times])
         on = None if ranks is None else numbers_of(ranks, "--ranks")
         data = fitted(query, progress)
         times = planning.measure(
             data, ranks=on, device=device, trust=trust, save=save_times, progress=progress
         )
         say(plan_table.step_times(times), file=sys.stderr)
-        if numbers is None and all(value is None for value in model.values()):
-            numbers = sorted(times["devices"].unique().tolist())
     made = planning.answer(
-        query, numbers or planning.DEVICES, price=of_hour, step_time=times, model=model,
+        query, numbers, price=of_hour, step_time=times, model=model,
         output=output, data=data, like=like, progress=progress,
     )  # fmt: skip
     print(plan_table.plans(made, output_format(format, json)), end="")
@@ -190,6 +191,6 @@ def price_of(text: str) -> float:
     from batchscale.output.errors import CommandError
 
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(?:/\s*h)?\s*", text)
-    if match is None:
+    if match is None or not float(match[1]):
         raise CommandError(f"--price {text} is no price of an hour", hint="for example 2.5/h")
     return float(match[1])

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from analysis.curves.units import TOKENS
 from analysis.figure_data import FigureData, Progress, Query
 from batchscale.analysis import QueryOptions, Source, query_of
-from batchscale.answers import fitted, make_folder, save_figure
+from batchscale.answers import fitted, make_folder, refuse_overwriting, save_figure
 from batchscale.output.errors import CommandError
 from results.counts import count
 from results.errors import ResultsError
@@ -29,7 +30,7 @@ _OTHERWISE = "--step-time FILE.csv (devices, batch_size, seconds), as you have m
 
 def plan(
     *sources: Source,
-    devices: Sequence[int] = DEVICES,
+    devices: Sequence[int] | None = None,
     price: float | None = None,
     step_time: Any = None,
     seconds_per_example: float | None = None,
@@ -45,7 +46,7 @@ def plan(
     """How many devices pay: time and money to the target, each number with its best batch size.
 
     Args:
-        devices: the numbers of devices.
+        devices: the numbers of devices; those of ``step_time``, or 1 to 1,024, unless given.
         price: of a device, an hour.
         step_time: measured seconds a step: a CSV file, a data frame (as ``step_times`` returns it)
             or a list of dicts with ``devices``, ``batch_size``, ``seconds``, and ``curve`` (its
@@ -81,8 +82,8 @@ def plan(
     }
     query = query_of(sources_of(sources, like), options)
     return answer(
-        query, sorted(devices), price=price, step_time=step_time, model=model, output=output,
-        like=like,
+        query, devices and sorted(devices), price=price, step_time=step_time, model=model,
+        output=output, like=like,
     )  # fmt: skip
 
 
@@ -137,7 +138,7 @@ def step_times(
 
 def answer(
     query: Query,
-    devices: Sequence[int],
+    devices: Sequence[int] | None,
     *,
     price: float | None = None,
     step_time: Any = None,
@@ -152,14 +153,24 @@ def answer(
     Raises:
         ResultsError: as ``regimes`` does; step times that cannot be read, are of an unknown curve,
             or none at any batch size that was tested.
-        CommandError: a place that cannot be written to.
+        CommandError: a price that is none, or a place that cannot be written to.
     """
     from analysis.formatting import units
     from analysis.machines import plan
     from analysis.machines import step_time as times
     from batchscale.planning import likeness as likenesses
 
+    if price is not None and not price > 0:
+        raise CommandError(f"a price of {price:g} is none", hint="of a device, an hour, above 0")
+    if output is not None:
+        refuse_overwriting(destination(output), [*query.sources, step_time])
     taken = times.step_time(step_time, model or {})
+    if taken.even and query.unit == TOKENS:
+        raise ResultsError(
+            "a model of step times is of whole examples, which devices share",
+            hint="without --unit tokens, or with --step-time FILE.csv alone",
+        )
+    devices = devices or taken.devices() or DEVICES
     likeness = None if like is None else likenesses.like(like)
     data = data or fitted(likeness.query(query) if likeness else query, progress)
     unit = units(curve.example_unit for curve in data.curves)

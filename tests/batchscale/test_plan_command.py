@@ -71,11 +71,29 @@ def test_its_figure_and_the_numbers_beside_it(command: Command, tmp_path: Path) 
         ([*MODEL, "--devices", "0..4"], "--devices 0..4 are no numbers of devices"),
         ([*MODEL, "--devices", "few"], "--devices few are no numbers of devices"),
         ([*MODEL, "--price", "cheap"], "--price cheap is no price of an hour"),
+        ([*MODEL, "--price", "0/h"], "--price 0/h is no price of an hour"),
+        ([*MODEL, "--unit", "tokens"], "a model of step times is of whole examples"),
         ([*MODEL, "--devices", "1000000"], "no step time is known at the tested batch sizes"),
     ],
 )
 def test_what_it_cannot_do_is_said(command: Command, arguments: list[str], message: str) -> None:
     clear(command("plan", "own", *OF_DIGITS, *arguments), message)
+
+
+def test_what_was_measured_is_planned_and_never_overwritten(
+    command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "times.csv").write_text(text := "devices,batch_size,seconds\n1,64,0.4\n3,64,0.1\n")
+    given = ["plan", "own", *OF_DIGITS, "--step-time", tmp_path / "times.csv"]
+    answer = json.loads(command(*given, "--json").out)
+    assert [c["devices"] for c in answer["plans"][0]["choices"]] == [1, 3]
+    assert "no_step_time" not in answer["plans"][0]["note_codes"]
+    clear(command(*given, "-o", tmp_path / "times.png"), "would overwrite", hint="times-figure")
+    assert (tmp_path / "times.csv").read_text() == text
+    (tmp_path / "steps.csv").write_text("batch_size,steps\n1,2000\n4,520\n16,160\n")
+    clear(
+        command("plan", tmp_path / "steps.csv", *MODEL, "-o", tmp_path / "steps.svg"), "overwrite"
+    )
 
 
 def test_a_label_that_no_curve_has_is_refused(command: Command, tmp_path: Path) -> None:
