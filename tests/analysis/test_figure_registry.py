@@ -11,6 +11,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from analysis import Curve, figures
+from analysis.figures.drawing.style import log2_axis, log10_axis
 from results.errors import ResultsError
 from tests.analysis.legible import faults
 
@@ -52,6 +53,24 @@ def test_every_packaged_figure_keeps_the_contract(name: str) -> None:
     description = figures.names()[name]
     assert description
     assert not description.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("axis", "low", "high", "numbers"),
+    [
+        (log2_axis, 24, 31, [24, 26, 28, 30]),
+        (log2_axis, 24, 24, [24]),
+        (log2_axis, 5, 17, [8, 16]),
+        (log10_axis, 0.7, 1.7, [1, 1.5]),
+        (log10_axis, 0.7, 2.1, [1, 2]),
+    ],
+)
+def test_an_axis_has_a_scale(
+    axis: Callable[..., None], low: float, high: float, numbers: list[float]
+) -> None:
+    ax = Figure().subplots()
+    axis(ax.xaxis, low, high)
+    assert list(ax.get_xticks()) == pytest.approx(numbers)
 
 
 @pytest.fixture

@@ -13,7 +13,13 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, LogNorm, to_hex
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+from matplotlib.ticker import (
+    FixedLocator,
+    FuncFormatter,
+    MaxNLocator,
+    NullFormatter,
+    NullLocator,
+)
 
 from analysis.figures.drawing.colours import dark, grid_colour
 from analysis.figures.drawing.optimizer_styles import STYLES, CurveStyle
@@ -64,7 +70,7 @@ def log2_axis(axis: Axis, low: float, high: float, most: float = 7) -> None:
     first, last = int(np.ceil(np.log2(low) - 1e-9)), int(np.floor(np.log2(high) + 1e-9))
     every = max(1, -(-(last - first + 1) // max(int(most), 2)))
     start = -(-first // every) * every
-    _set_numbers(axis, [2.0**i for i in range(start, last + 1, every)])
+    _set_numbers(axis, [2.0**i for i in range(start, last + 1, every)], low, high)
 
 
 def size_axis(ax: Axes, sizes: Sequence[float], inches: float, margin: float = 1.5) -> None:
@@ -96,10 +102,15 @@ def log10_axis(axis: Axis, low: float, high: float, most: int = 5) -> None:
         ticks = [tick for tick in ticks if first <= np.log10(tick) <= last]
         if len(ticks) <= most:
             break
-    _set_numbers(axis, ticks)
+    _set_numbers(axis, ticks, low, high)
 
 
-def _set_numbers(axis: Axis, ticks: Sequence[float]) -> None:
+def _set_numbers(axis: Axis, ticks: Sequence[float], low: float, high: float) -> None:
+    if len(ticks) < 2:  # no scale: between two round numbers, as linear axes have them
+        near = [low]
+        if high > low * 1.01:
+            near = [*MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(low, high)]
+        ticks = [tick for tick in near if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)] or ticks
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
