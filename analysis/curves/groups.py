@@ -95,11 +95,12 @@ def grouping(wide: Wide, by: Sequence[str] | None) -> Grouping:
         used.append("search")
     if by is None:
         return Grouping(always=(*always, *fields), by=tuple(used), over=())
+    example = f"for example: {', '.join(used)}"
     for name in by:
         if name not in trials.columns or name in _NOT_GROUPS:
             raise ResultsError(
                 f"no column {name!r} to group by",
-                hint=nearest(name, trials.columns, f"for example: {', '.join(used)}"),
+                hint=example if name in _NOT_GROUPS else nearest(name, trials.columns, example),
             )
     rest = [name for name in by if name not in always and name not in fields]
     over = [name for name in used if name not in by]

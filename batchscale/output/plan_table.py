@@ -95,7 +95,7 @@ def _ending(answer: Answer, format: Format) -> list[str]:
     level = answer["plans"][0]["level"]
     lines.append(
         f"{level:.0%} intervals; ≥ and ≤: bounded, not reached; saves: of the time, against the "
-        "row above; frontier: no row is surely both quicker and cheaper"
+        "row above; frontier: no row is known to be both quicker and cheaper, by the values alone"
     )
     return ["\n".join(lines) + "\n"]
 

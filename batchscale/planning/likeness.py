@@ -87,7 +87,7 @@ def like(name: str) -> Likeness:
     text = _CURVES.get(name, name.strip().lower().replace("_", "-").replace("/", "-"))
     own, traits = _Traits.of(text), {each: _Traits.of(of) for each, of in _CURVES.items()}
     if own.task is None:
-        hint = nearest(name, {*names(), *_CURVES} - {name})
+        hint = nearest(name, {*names(), *_CURVES} - {name}, "a workload's name")
         raise CommandError(
             f"--like {name} names no data set and no model that is known",
             hint=f"{hint}; or DATASET/MODEL, as cifar10/resnet18",

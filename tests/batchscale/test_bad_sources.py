@@ -159,6 +159,7 @@ def test_a_report_that_cannot_be_made(command: Command, small: Path, here: Path)
         (["--tolerance", "-1"], ["-1"], ""),
         (["--baseline", "adm"], ["'adm'"], ""),
         (["--by", "optimzer"], ["'optimzer'"], "optimizer"),
+        (["--by", "batch_size"], ["'batch_size'"], "for example: optimizer"),
         (["--definition", "zhang2025"], ["'zhang2025'"], "zhang2024"),
         (["--estimator", "best_of_ten"], ["'best_of_ten'"], "best_of_10"),
         (["--estimator", "best_of_10"], ["ten feasible trials"], "--estimator minimum"),

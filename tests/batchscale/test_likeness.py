@@ -42,6 +42,9 @@ def test_names_that_say_neither_data_set_nor_model() -> None:
     for name in {"teacher", "markov", "quadratic", "multilabel-mlp", "mine"}:
         with pytest.raises(CommandError, match="names no data set and no model that is known"):
             like(name)
+    with pytest.raises(CommandError) as error:
+        like("teacher")
+    assert str(error.value.hint).startswith("a workload's name; or DATASET/MODEL")
     with pytest.raises(CommandError, match="no packaged curve is near to shakespeare"):
         like("shakespeare")
     with pytest.raises(CommandError) as error:
