@@ -263,7 +263,7 @@ class Fitted(StepTime):
         notes = [Note("fitted_step_time", each=model.seconds_per_example,
                       fixed=model.seconds_per_step, scatter=left)]  # fmt: skip
         for (named, devices), (sizes, seconds, _) in self.measured.rows.items():
-            if devices > 1 and named in (None, curve):
+            if devices > 1 and named in (None, curve) and sizes[-1] >= devices:
                 ratios = model.seconds(curve, devices, sizes)[0] / seconds
                 low, high = float(np.nanmin(ratios)), float(np.nanmax(ratios))
                 notes.append(Note("model_and_measured", devices=devices, low=low, high=high))

@@ -273,6 +273,7 @@ def test_the_ring_sends_what_the_paper_says() -> None:
 def test_a_model_is_fitted_to_one_device_and_compared_with_several() -> None:
     rows = [{"devices": 1, "batch_size": size, "seconds": FIXED + EACH * size} for size in SIZES]
     rows += [{"devices": 2, "batch_size": 8, "seconds": 2 * (FIXED + EACH * 4 + 0.1)}]
+    rows += [{"devices": 32, "batch_size": 8, "seconds": 1.0}]  # the model needs an example each
     communication = {"gradient_bytes": 1e9, "bandwidth": 1e10}
     fitted = step_time(rows, communication)
     exact = Modelled(seconds_per_example=EACH, seconds_per_step=FIXED, **communication)
