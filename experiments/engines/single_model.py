@@ -92,8 +92,6 @@ class SingleModel(Models):
         self.hooks = Hooks(self, [trial], self.trained())
         self.step = 0
         self.scaler = _scaler(self) if context.precision.scales else None
-        self.skipped = 0
-        """Steps without an update, whose scaled gradient overflowed."""
         self._normed = has_batch_norm(self.model)
         own = normed and takes_statistics(self.optimizer, self.techniques, layout)
         self._takes_statistics = own

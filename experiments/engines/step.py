@@ -34,6 +34,8 @@ class Models(HalfGradients):
     """
 
     hooks: Hooks
+    skipped = 0
+    """Steps without an update, whose scaled gradient overflowed."""
 
     def take(self, steps: Sequence[int], batch: Batch) -> None:
         """Train each model on its part of ``batch``, this rank's share of a global batch.
@@ -41,7 +43,7 @@ class Models(HalfGradients):
         ``steps``: those that each model has taken before.
         """
         hooks = self.hooks
-        hooks.begin(steps, self.begin(steps))
+        hooks.begin([step - self.skipped for step in steps], self.begin(steps))
         hooks.change("before_step")
         examples = None
         if "select" in hooks.defined:
@@ -164,7 +166,7 @@ class Hooks(Observers):
         return (vmap(of_model) if self.models.stacked else of_model)(tuned, *inputs)
 
     def begin(self, steps: Sequence[int], rates: Tensor | float) -> None:
-        """Say which step follows: after how many others of each model, and with which rates."""
+        """Say which step follows: after how many updates of each model, and with which rates."""
         if not self.defined:
             return
         self._due = self.techniques.due(steps, self.rows)

@@ -195,6 +195,26 @@ def test_float16_skips_a_step_that_overflows_and_says_so(models: WorkloadRef) ->
     assert "scaled by itself" in str(stacking_refusal(StudyContext.load(of), trials(of, 4)))
 
 
+def test_a_step_that_overflows_is_no_step_of_a_technique() -> None:
+    """What a technique does in its first step it does in the first that moves weights."""
+    technique = {"prune": {"sparsity": 0.75, "by": "gradient"}, "ema": 0.9}
+    of = study(workload="digits-mlp", precision="float16", technique=technique)
+    run = engine("module", of, trials(of, 1))
+    assert isinstance(run, ModuleEngine)
+    scaler = run.runs[0].scaler
+    assert scaler is not None
+    scaler.load_state_dict({**scaler.state_dict(), "scale": 2.0**40})
+    run.advance(2)
+    resumed = engine("module", of, trials(of, 1))
+    restore(resumed, saved(run))
+    while resumed.skipped_steps(0) == resumed.steps[0]:
+        resumed.advance(1)
+    matrices = [w for w in resumed.weights(0).values() if w.dim() == 2]
+    kept = sum(int((w != 0).sum()) for w in matrices)
+    assert kept == round(0.25 * sum(w.numel() for w in matrices))
+    assert largest_difference(resumed.weights(0), resumed.measured(0)) == 0
+
+
 def test_tf32_is_of_the_products_within_alone() -> None:
     """On Nvidia's GPUs; the switches can be seen without one."""
 
