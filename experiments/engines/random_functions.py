@@ -29,18 +29,35 @@ class Hashes(AbstractContextManager[Any], Protocol):
         """``scale`` where the upper 24 bits are at least ``threshold``, else 0."""
 
 
-def _uniform(hashed: Hashes, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    """In [0, 1), of the shape of ``like``, and of its type unless told otherwise."""
-    return uniform_of(hashed.hashes(like.shape, like.device), dtype or like.dtype)
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    """Numbers of 24 bits are computed in this type: those of 16 bits round them, or overflow."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def _uniform(hashed: Hashes, like: Tensor) -> Tensor:
+    """In [0, 1), of the shape of ``like``, in float32 at least."""
+    return uniform_of(hashed.hashes(like.shape, like.device), _wide(like.dtype))
+
+
+def _half_open(hashed: Hashes, like: Tensor) -> Tensor:
+    """In [0, 1) in the type of ``like`` too, which would round the last ones up."""
+    values = _uniform(hashed, like)
+    exact = values.dtype == like.dtype
+    return values if exact else values.clamp(max=1 - torch.finfo(like.dtype).eps / 2)
 
 
 def _normal(hashed: Hashes, like: Tensor) -> Tensor:
     """By Box and Muller (1958) from one hash: 24 bits for the radius, 24 others for the angle."""
-    z = hashed.hashes(like.shape, like.device)
-    first = ((z >> (64 - BITS)) & (2**BITS - 1)).to(like.dtype) + 0.5
-    second = (z & (2**BITS - 1)).to(like.dtype)
+    z, dtype = hashed.hashes(like.shape, like.device), _wide(like.dtype)
+    first = ((z >> (64 - BITS)) & (2**BITS - 1)).to(dtype) + 0.5
+    second = (z & (2**BITS - 1)).to(dtype)
     radius = (-2 * (first * 2.0**-BITS).log()).sqrt()
     return radius * (second * (2 * math.pi * 2.0**-BITS)).cos()
+
+
+def _exponential(hashed: Hashes, like: Tensor, lambd: float = 1.0) -> Tensor:
+    """Over 0, as torch's: its logarithm is taken."""
+    return -torch.log1p(-_uniform(hashed, like).clamp(min=2.0**-BITS)) / lambd
 
 
 def _kept(
@@ -174,7 +191,8 @@ def _like(draw: Callable[[Hashes, Tensor], Tensor]) -> Callable[..., Tensor]:
     """``torch.rand_like`` and ``randn_like``."""
 
     def make(hashed: Hashes, func: Any, input: Tensor, **options: Any) -> Tensor:  # noqa: ARG001
-        return draw(hashed, torch.empty_like(input, **options))
+        like = torch.empty_like(input, **options)
+        return draw(hashed, like).to(like.dtype)
 
     return make
 
@@ -185,7 +203,8 @@ def _new(draw: Callable[[Hashes, Tensor], Tensor]) -> Callable[..., Tensor]:
     def make(hashed: Hashes, func: Any, *size: Any, **options: Any) -> Tensor:
         if options.get("generator") is not None:
             return func(*size, **options)
-        return draw(hashed, torch.empty(*size, **options))
+        like = torch.empty(*size, **options)
+        return draw(hashed, like).to(like.dtype)
 
     return make
 
@@ -202,8 +221,7 @@ def _fill(values: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _bernoulli_of(hashed: Hashes, like: Tensor, p: Tensor | float) -> Tensor:
-    dtype = like.dtype if like.is_floating_point() else torch.float32
-    return (_uniform(hashed, like, dtype) < p).to(like.dtype)
+    return (_uniform(hashed, like) < p).to(like.dtype)
 
 
 def _bernoulli(
@@ -227,23 +245,21 @@ REPLACED: dict[Any, Callable[..., Any]] = {
     F.multi_head_attention_forward: _composite(F.multi_head_attention_forward),
     F.gumbel_softmax: _composite(F.gumbel_softmax),
     torch.dropout: _dropout,
-    torch.rand: _new(_uniform),
+    torch.rand: _new(_half_open),
     torch.randn: _new(_normal),
-    torch.rand_like: _like(_uniform),
+    torch.rand_like: _like(_half_open),
     torch.randn_like: _like(_normal),
     torch.bernoulli: _bernoulli,
     torch.Tensor.bernoulli: _bernoulli,
     torch.Tensor.bernoulli_: _fill(lambda hashed, like, p=0.5: _bernoulli_of(hashed, like, p)),
     torch.Tensor.uniform_: _fill(
         lambda hashed, like, low=0.0, high=1.0, **named: (
-            _uniform(hashed, like) * (named.get("to", high) - named.get("from", low))
+            _half_open(hashed, like) * (named.get("to", high) - named.get("from", low))
             + named.get("from", low)
         )
     ),
     torch.Tensor.normal_: _fill(
         lambda hashed, like, mean=0.0, std=1.0: _normal(hashed, like) * std + mean
     ),
-    torch.Tensor.exponential_: _fill(
-        lambda hashed, like, lambd=1.0: -torch.log1p(-_uniform(hashed, like)) / lambd
-    ),
+    torch.Tensor.exponential_: _fill(_exponential),
 }

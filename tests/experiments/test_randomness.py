@@ -229,6 +229,38 @@ def test_numbers_have_the_distributions_they_are_called_by() -> None:
         assert abs(float(torch.corrcoef(both)[0, 1])) < 4 / math.sqrt(both.shape[1])
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_numbers_of_16_bits_are_those_of_64_rounded(dtype: torch.dtype) -> None:
+    """What an autocast forward pass draws: no type of 16 bits holds the 24 bits of a number."""
+
+    def drawn(dtype: torch.dtype) -> dict[str, torch.Tensor]:
+        like, p = torch.empty(500, 20, dtype=dtype), 0.7
+        with _drawing((500, 20)):
+            return {
+                "rand": torch.rand_like(like),
+                "uniform_": like.clone().uniform_(-1, 3),
+                "randn": torch.randn(500, 20, dtype=dtype),
+                "normal_": like.clone().normal_(1, 2),
+                "exponential_": like.clone().exponential_(),
+                "bernoulli_": like.clone().bernoulli_(p),
+                "bernoulli": torch.bernoulli(torch.full_like(like, 0.5)),
+            }
+
+    expected = drawn(torch.float64)
+    for name, values in drawn(dtype).items():
+        assert values.dtype == dtype
+        tolerance = 0 if name.startswith("bernoulli") else torch.finfo(dtype).eps
+        assert torch.allclose(values.double(), expected[name], tolerance, tolerance), name
+        assert name != "rand" or float(values.max()) < 1
+
+
+def test_an_exponential_number_has_a_logarithm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the one of 2^24 whose bits are all 0."""
+    monkeypatch.setattr(ExampleRandomness, "hashes", lambda _, s, d: torch.zeros(s).long().to(d))
+    with _drawing((5, 3)):
+        assert F.gumbel_softmax(torch.zeros(5, 3)).isfinite().all()
+
+
 @pytest.mark.parametrize("p", [0.0, 1.0])
 def test_extreme_rates_are_torchs(p: float) -> None:
     x = torch.randn(4, 3)
