@@ -33,6 +33,9 @@ class GhostBatchNorm(nn.Module):
     Input: (B, C) or (B, C, …). In evaluation it is the module it replaced.
     """
 
+    takes_statistics = False
+    """Whether it normalizes ghost batches, and adds them to the sums, in evaluation too."""
+
     running_mean: Tensor
     running_var: Tensor
     num_batches_tracked: Tensor
@@ -69,7 +72,7 @@ class GhostBatchNorm(nn.Module):
             WorkloadError: the ghost batch does not divide the batch.
         """
         channels = (1, -1, *(1 for _ in x.shape[2:]))
-        if self.training:
+        if self.training or self.takes_statistics:
             y = self._normalize_ghosts(x)
         else:
             scale = torch.rsqrt(self.running_var + self.eps)

@@ -54,11 +54,14 @@ def take_statistics(
     indices = torch.arange(number)
     if not train.iterable:
         indices = torch.randint(size, (number,), generator=torch.Generator().manual_seed(0))
-    for module in model.modules():
-        module.training = isinstance(module, GhostBatchNorm)
+    normed = [module for module in model.eval().modules() if isinstance(module, GhostBatchNorm)]
+    for module in normed:
+        module.takes_statistics = True
     with torch.random.fork_rng(devices=[]), context.autocast():
         torch.default_generator.manual_seed(0)  # a Dataset may draw
         for part in reversed(indices.split(micro_batch)):  # reads a stream once
             forward(train.fetch(part, training=False))
+    for module in normed:
+        module.takes_statistics = False
     finish_step(model, momentum=1.0)
     model.train()

@@ -20,7 +20,7 @@ from experiments.training import splits
 from experiments.training.study_context import StudyContext
 from tests.experiments import stream_workloads
 from tests.marks import quick
-from tests.problems import engine, measurements, saved, study, train, trials
+from tests.problems import engine, largest_difference, measurements, saved, study, train, trials
 from workloads import WorkloadError, load
 from workloads.images.multilabel import MultiLabel
 
@@ -302,6 +302,26 @@ def test_an_average_is_measured_with_its_own_statistics_of_batch_norm(
     error = float((model.eval()(x).argmax(1) != y).double().mean())
     assert measured["error"] == pytest.approx(error, abs=0.02)
     assert saved(run) == before
+
+
+def test_statistics_of_an_average_are_those_of_all_branches(tmp_path: Path) -> None:
+    """None is left out at random, as in every evaluation, though its last module is a norm."""
+    layers = "nn.BatchNorm1d(32), nn.Linear(32, 32), nn.BatchNorm1d(32)"
+    (tmp_path / "normed.py").write_text(NORMED.replace("nn.BatchNorm1d(32)", layers))
+    workload = WorkloadRef(spec="normed.py:Normed", base=str(tmp_path))
+    technique = {"ema": 0.9, "stochastic_depth": {"rate": 0.5, "branches": ("1",)}}
+    found = []
+    for part in (64, 32):
+        of = study(workload=workload, technique=technique, precision="float64", micro_batch=part)
+        run = engine("module", of, trials(of, 1), steps=20)
+        found.append(run.measured(0))
+    assert largest_difference(*found) < 1e-9
+    model = run.context.workload.model().double()
+    model.load_state_dict(found[0])
+    batches = [run.context.train.fetch(p, training=True) for p in torch.arange(1280).split(32)]
+    torch.optim.swa_utils.update_bn(batches, model)
+    expected = model.get_buffer("3.running_var")
+    torch.testing.assert_close(found[0]["3.running_var"], expected, rtol=0.15, atol=0.05)
 
 
 def test_statistics_are_taken_of_the_beginning_of_a_stream(tmp_path: Path) -> None:
