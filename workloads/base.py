@@ -269,6 +269,7 @@ class Classification(Workload):
         epsilon = self.label_smoothing
         if isinstance(epsilon, float) and epsilon == 0.0:  # a tensor where an engine traces it
             return right
+        output = output.to(torch.promote_types(output.dtype, torch.float32))
         every = torch.logsumexp(output, -1) * output.shape[-1] - output.sum(-1)
         return (1 - epsilon) * right + epsilon / (output.shape[-1] - 1) * (every - right)
 

@@ -235,6 +235,20 @@ def test_smoothing_leaves_ignored_labels_out_as_torch_does() -> None:
     torch.testing.assert_close(found, expected.mean(1), rtol=1e-10, atol=0)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_smoothing_over_many_classes_in_16_bits(dtype: torch.dtype) -> None:
+    """A sum over all classes is none of 16 bits: by the technique, and by the workload's field."""
+    drawn = torch.randn(7, 9000, generator=torch.Generator().manual_seed(0)).to(dtype)
+    y = torch.arange(7)
+    plain, smooth = (workloads.load("digits-mlp", {"label_smoothing": e}) for e in (0.0, 0.3))
+    part = load(label_smoothing=0.3).parts["label_smoothing"]
+    expected = smooth.loss(drawn.double(), (drawn, y))
+    with torch.autocast("cpu", dtype):
+        found = [part.criterion(plain.loss, drawn, (drawn, y)), smooth.loss(drawn, (drawn, y))]
+    for loss in found:
+        torch.testing.assert_close(loss.double(), expected, rtol=1e-4, atol=0)
+
+
 def test_labels_are_smoothed_and_those_of_a_teacher_are_not() -> None:
     """With ``distill``, (1 - w) of the smoothed loss and w T² of the divergence."""
     workload = workloads.load("digits-mlp")

@@ -48,7 +48,8 @@ class LabelSmoothing(Technique):
         loss: Tensor = compute(output, batch)
         logits = self._logits(output, batch)
         classes = logits.shape[-1]
-        # The sum over all classes of -log p.
+        # The sum over all classes of -log p. Of thousands of them it is beyond float16.
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         every = torch.logsumexp(logits, -1) * classes - logits.sum(-1)
         every = every.masked_fill(batch[1] == _IGNORED, 0)
         every = every.flatten(1).mean(1) if every.dim() > 1 else every
