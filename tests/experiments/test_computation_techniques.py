@@ -155,6 +155,7 @@ def test_what_they_change_is_changed(models: WorkloadRef) -> None:
     [
         ({"technique": {"compile": "eager"}}, "cannot be used with dropout"),
         ({"precision": "float16", "technique": {"sam": 0.1}}, "sam needs the gradient before it"),
+        ({"precision": "bfloat16_weights", "technique": {"checkpoint": "*"}}, "cannot be together"),
     ],
     ids=str,
 )

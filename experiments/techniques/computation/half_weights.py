@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,9 @@ class HalfWeights(Technique):
 
     order = 1000
     in_evaluation = True
+    excludes: ClassVar[Mapping[str, str]] = {
+        "checkpoint": "the backward pass computes again when the copies are gone; bfloat16 can"
+    }
 
     def forward(self, compute: Compute, model: nn.Module, batch: Batch) -> Any:
         rounded = {f"model.{name}": _rounded(p) for name, p in model.named_parameters()}
