@@ -129,6 +129,9 @@ def _of_reports(run: _Run, study: Study) -> list[Finding]:
         findings.append(Finding(check="steps", passed=grows, finding=line))
     known = metric in names
     line = metric if known else f"no {metric}: {nearest(metric, names) or ', '.join(names)}"
+    texts = [r.no_numbers[metric] for r in run.reports if metric in r.no_numbers]
+    if texts and not known:
+        line = f"{metric} was {texts[0]!r}, which is no number"
     return [*findings, Finding(check="metric", passed=known, finding=line)]
 
 
@@ -170,10 +173,12 @@ def _of_size(metric: str, study: Study, run: _Run, other: Study, of_other: _Run)
     """Whether it uses the batch size that it is given."""
     sizes = f"batch sizes {study.batch_size} and {other.batch_size}"
     names = [name for report in run.reports for name in report.metrics if name.endswith(SEEN)]
-    for name in [name for name in names if of_other.values(name)][:1]:
+    for name in [name for name in names if of_other.values(name)]:
         rates = [_rate(each.values(name)) for each in (run, of_other)]
+        if rates[0] <= 0:  # such as the size of a split
+            continue
         each_step = [rates[0] * other.batch_size, rates[1] * study.batch_size]
-        same = rates[0] > 0 and math.isclose(*each_step, rel_tol=0.01)
+        same = math.isclose(*each_step, rel_tol=0.01)
         line = f"{name} a step at {sizes}: {rates[0]:,.6g} and {rates[1]:,.6g}"
         return Finding(check="batch size", passed=same, finding=line)
     values, others = run.values(metric), of_other.values(metric)

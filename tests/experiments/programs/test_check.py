@@ -56,6 +56,7 @@ def test_a_program_that_keeps_it() -> None:
         ("for step", "sys.exit('no data')\nfor step", "reports", False, "its last line: no data"),
         ("say(step", "say(1001 - step", "steps", False, "from 1,000 to 99"),
         ("val_loss=", "valid_loss=", "metric", False, "did you mean 'valid_loss'?"),
+        ("val_loss=1", "val_loss='1', x=1", "metric", False, "was '1', which is no number"),
         (
             "for step",
             "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nfor step",
@@ -80,6 +81,8 @@ def test_a_program_that_keeps_it() -> None:
         ("seed % 7", "os.getpid()", "seed", None, "cannot be repeated exactly"),
         ("examples=step * size", "examples=step * 8", "batch size", False, "8 and 8"),
         ("examples=step * size", "x=1", "batch size", None, "neither examples nor tokens"),
+        ("examples=step * size", "val_samples=9", "batch size", None, "neither examples nor"),
+        ("examples=", "val_samples=9, examples=", "batch size", True, "examples a step at batch"),
         ("size, seed = int(sys.argv[1])", "size, seed = 8", "batch size", False, "8 and 8"),
     ],
 )
