@@ -28,7 +28,7 @@ REPORTS, RUNNING = "reports.jsonl", "running.json"
 """In a trial's folder: the file of the first variable, and the identity of the last guard."""
 HANG_SECONDS, HANG_INTERVALS = 600.0, 20
 """How long a program that has reported is silent at least before it hangs, in seconds and in its
-longest intervals between reports."""
+longest intervals between reports of different steps."""
 _GUARD = Path(__file__).with_name("guard.py")
 _STDERR_LINES, _STDERR_WIDTH = 20, 500
 _KILLED_SECONDS = 10.0
@@ -96,6 +96,7 @@ class Process:
         """How it ended, once none of its processes is left."""
         self._heard: float | None = None
         self._longest = 0.0
+        self._last_step = -1
         status, written = os.pipe()
         self._status = os.fdopen(status)
         streams = "stdout,stderr" if metrics.both_streams else "stdout"
@@ -138,7 +139,10 @@ class Process:
             reports = [*chain.from_iterable(each.more(ended=ended) for each in self._sources)]
             if reports or self.ended is not None or time.monotonic() >= until:
                 if reports:
-                    self._longest = max(self._longest, self.silent)
+                    last_step = max(report.step for report in reports)
+                    if last_step > self._last_step:  # others may belong to one evaluation
+                        self._longest = max(self._longest, self.silent)
+                        self._last_step = last_step
                     self._heard = time.monotonic()
                 return reports
             time.sleep(_POLL_SECONDS)
@@ -150,7 +154,10 @@ class Process:
 
     @property
     def hangs(self) -> bool:
-        """Whether it has been silent for much longer than ever before."""
+        """Whether it has been silent for much longer than ever before; never before a later step
+        than that of its first report: how often it reports is not known then."""
+        if self._longest == 0.0:
+            return False
         return self.silent > max(HANG_SECONDS, HANG_INTERVALS * self._longest)
 
     def end(self, grace: float | None = None) -> None:

@@ -259,3 +259,7 @@ def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monke
     of = pack(tmp_path, code)
     with pytest.raises(ProgramError, match=r"waits for another\n.*train\.py hung after step 3: no"):
         trained(of, tmp_path)
+    # How often it reports is not known yet.
+    rare = "say(0, val_loss=1.0); time.sleep(0.2); say(0, lr=1.0); time.sleep(1.5)"
+    measured, _ = trained(pack(tmp_path, f"{rare}; say(9, val_loss=0.1)"), tmp_path)
+    assert [m.step for m in measured] == [9]
