@@ -25,7 +25,7 @@ from experiments.errors import ExperimentError, ProgramError
 from experiments.factors.rule import rate_factor
 from experiments.plan import Measurement, Outcome, Pack, Study, Trial
 from experiments.programs.check import SEEN
-from experiments.programs.nodes import Meeting, start
+from experiments.programs.nodes import Meeting
 from experiments.programs.process import REPORTS, Process, runs_in
 from experiments.programs.training import RECORDED, UNREPORTED, Event, ProgramTraining
 from experiments.training.branches import Branch
@@ -238,8 +238,7 @@ class _BranchTraining(ProgramTraining):
 
     def _start(self, *, resume: bool, meeting: Meeting) -> Process:
         del resume
-        where = self._study, self._trial, self._folder
-        return start(*where, resume=True, meeting=meeting, from_now=True)
+        return super()._start(resume=True, meeting=meeting)
 
     def _is_over(self) -> bool:
         """Whether its window has ended.

@@ -21,13 +21,14 @@ from collections.abc import (
 from contextlib import closing
 from dataclasses import replace
 from fnmatch import fnmatch
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from experiments.errors import ProgramError, nearest
 from experiments.parallel.ranks import SOLO, Ranks
 from experiments.plan import Measurement, Outcome, Pack, StopReason, Trial
-from experiments.programs.metrics import LinesOf, Metrics
+from experiments.programs.metrics import Metrics
 from experiments.programs.nodes import Instruction, Meeting, follow, lead, start
 from experiments.programs.place import SCRIPT
 from experiments.programs.process import REPORTS, RUNNING, Ended, Process, runs_in
@@ -184,8 +185,8 @@ class ProgramTraining:
         events = self._replayed(self.recorded())
         self._began = time.monotonic()
         # What it has still reported while no worker read it.
-        unread = LinesOf(self._folder / REPORTS, Metrics(self._program.reports).of_line)
-        events += self._taken(unread.more(ended=True))
+        unread = Metrics(self._program.reports).sources(self._folder / REPORTS, self._folder)
+        events += self._taken(chain.from_iterable(each.more(ended=True) for each in unread))
         if self._outcome is None:
             yield from self._attempt(should_stop, events)
         else:
@@ -234,7 +235,8 @@ class ProgramTraining:
             yield [*(() if reported else before or ()), self._outcome]
 
     def _start(self, *, resume: bool, meeting: Meeting) -> Process:
-        return start(self._study, self._trial, self._folder, resume=resume, meeting=meeting)
+        where = self._study, self._trial, self._folder
+        return start(*where, resume=resume, meeting=meeting, from_now=resume)
 
     def _hanging(self, process: Process) -> ProgramError:
         silent = f"nothing was reported for {process.silent:,.0f} s"

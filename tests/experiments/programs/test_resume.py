@@ -29,9 +29,11 @@ while step < 100:
 """
 
 
-def stopped_after(tmp_path: Path, reports: int) -> tuple[int, ...]:
+def stopped_after(
+    tmp_path: Path, reports: int, code: str = RESUMABLE, metrics: str | None = None
+) -> tuple[int, ...]:
     """Stop a resumable trial once it has so many measurements; the steps of these."""
-    of = pack(tmp_path, RESUMABLE, "{folder}", resume="--resume")
+    of = pack(tmp_path, code, "{folder}", resume="--resume", reports=metrics)
     training = ProgramTraining(of, folder=str(tmp_path / "programs"))
     steps: list[int] = []
 
@@ -60,6 +62,25 @@ def test_a_trial_goes_on_from_its_folder(tmp_path: Path) -> None:
 def test_without_resume_it_begins_again(tmp_path: Path) -> None:
     stopped_after(tmp_path, 2)
     of = pack(tmp_path, RESUMABLE, "{folder}")
+    measured, _ = trained(of, tmp_path)
+    assert [m.step for m in measured] == [10, 20, 30, 40, 50, 60]
+
+
+def test_what_a_file_has_of_before_is_not_reported_anew(tmp_path: Path) -> None:
+    code = f"""
+def say(step, **metrics):
+    with open(sys.argv[2] + "/log.jsonl", "a") as stream:
+        stream.write(json.dumps({{"step": step, **metrics}}) + "\\n")
+{RESUMABLE}"""
+    metrics = "{folder}/log.jsonl"
+    stopped_after(tmp_path, 2, code, metrics)
+    checkpoint = tmp_path / "programs" / "trial" / "checkpoint"
+    step = checkpoint.read_text()
+    checkpoint.write_text("not a number")
+    of = pack(tmp_path, code, "{folder}", resume="--resume", reports=metrics)
+    with pytest.raises(ProgramError, match=r"could not go on by --resume"):
+        trained(of, tmp_path)
+    checkpoint.write_text(step)
     measured, _ = trained(of, tmp_path)
     assert [m.step for m in measured] == [10, 20, 30, 40, 50, 60]
 
