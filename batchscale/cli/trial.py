@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -219,19 +220,19 @@ def new(
         beside = api.new_program(program)
         print(
             f"wrote {beside}: look at its target. Next:\n"
-            f"  batchscale check {beside}\n"
-            f"  batchscale sweep {beside}"
+            f"  batchscale check {shlex.quote(str(beside))}\n"
+            f"  batchscale sweep {shlex.quote(str(beside))}"
         )
         return
     assert file is not None
     workload, experiment = api.new(file)
     (name,) = re.findall(r"^class (\w+)", workload.read_text("utf-8"), re.MULTILINE)
-    spec = f"{workload}:{name}"
+    spec = shlex.quote(f"{workload}:{name}")
     print(
         f"wrote {workload} and {experiment}. Next:\n"
         f"  batchscale check {spec}\n"
         f"  batchscale trial {spec} --optimizer sgd --batch-size 64 --param learning_rate=0.1\n"
-        f"  batchscale sweep {experiment}"
+        f"  batchscale sweep {shlex.quote(str(experiment))}"
     )
 
 

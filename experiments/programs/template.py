@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,13 +92,16 @@ def template(path: Path) -> str:
     rest = [o for o in options.values() if o not in (*given.values(), resume)]
     missing = [o.flag for o in declared if o.required and o not in (*given.values(), resume)]
     lengths = [] if "budget" in given else [o.flag for o in rest if o.key in _LENGTHS]
-    defaults = [o.flag for o in rest if not (o.required or o.flag in lengths)]
+    passes = [o.flag for o in rest if "accum" in o.key and not o.required]
+    defaults = [o.flag for o in rest if not (o.required or o.flag in (*lengths, *passes))]
+    beside = shlex.quote(f"{path.stem}.yaml")
     lines = [
-        f"# batchscale check {path.stem}.yaml, then: batchscale sweep {path.stem}.yaml",
-        f"program: python {path.name} {' '.join(arguments)}",
+        f"# batchscale check {beside}, then: batchscale sweep {beside}",
+        f"program: python {shlex.quote(path.name)} {' '.join(arguments)}",
         *([f"# to be added, for it requires them: {', '.join(missing)}"] if missing else []),
         *([f"# left at their defaults: {', '.join(defaults)}"] if defaults else []),
         *(f"# {flag}: to be set so that no trial ends before its budget" for flag in lengths),
+        *(f"# {flag}: to be set so that a step has {{batch_size}} examples" for flag in passes),
         "grid:                        # one study for each combination",
         "  batch_size: 8..512         # doubling; or a list",
     ]

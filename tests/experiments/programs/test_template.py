@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from batchscale import api
+from batchscale.cli import main
 from batchscale.output.errors import CommandError
 from experiments.config.compile import load
 from experiments.errors import ExperimentError
@@ -97,6 +98,27 @@ def test_what_must_be_given_is_said(program: Path) -> None:
     text = api.new_program(program).read_text()
     assert "# to be added, for it requires them: --dropout, data\n" in text
     assert "left at their defaults" not in text
+
+
+@pytest.mark.parametrize("option", ["--grad-accum", "--gradient_accumulation_steps"])
+def test_what_a_step_adds_up_is_not_left_at_its_default(program: Path, option: str) -> None:
+    """By it a step may have several times the examples that a sweep counts."""
+    program.write_text(PROGRAM.replace("--dropout", option))
+    text = api.new_program(program).read_text()
+    assert f"# {option}: to be set so that a step has {{batch_size}} examples\n" in text
+    assert "left at their defaults" not in text
+
+
+def test_a_name_with_a_space(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = tmp_path / "my train.py"
+    program.write_text(PROGRAM.replace('    parser.add_argument("data")\n', ""))
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main(["new", "--program", str(program)])
+    assert f"  batchscale check '{program.with_suffix('.yaml')}'\n" in capsys.readouterr().out
+    (study, *_) = load(program.with_suffix(".yaml")).studies()
+    spec = study.workload.program
+    assert spec is not None
+    assert spec.command[1] == "my train.py"
 
 
 def test_a_resume_without_a_folder_is_left_out(program: Path) -> None:
