@@ -17,6 +17,7 @@ class ReportCallback(Callback):
         if trainer.sanity_checking or not trainer.is_global_zero:
             return
         measured = {name: value.item() for name, value in trainer.callback_metrics.items()}
+        measured.pop("step", None)  # as modules log it for the axis of their loggers
         stop = report(step=trainer.global_step, **measured)
         if stop and trainer.world_size == 1:  # several are ended from outside, all at once
             trainer.should_stop = True

@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,3 +64,22 @@ def test_a_report_imports_nothing_heavy() -> None:
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_lightning_module_may_log_its_own_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("lightning")
+    from batchscale.integrations.lightning import ReportCallback
+
+    logged = {"step": torch.tensor(3.0), "val/loss": torch.tensor(0.5)}
+    trainer: Any = SimpleNamespace(
+        sanity_checking=False,
+        is_global_zero=True,
+        global_step=40,
+        world_size=1,
+        callback_metrics=logged,
+    )
+    monkeypatch.setenv(reporting.REPORTS, str(tmp_path / "reports"))
+    ReportCallback().on_validation_end(trainer, trainer)
+    assert json.loads((tmp_path / "reports").read_text()) == {"step": 40, "val/loss": 0.5}
