@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 
 import results as dataset
+from results.run_state.claims import Claims
 from tests.experiments import sweeping
 from tests.experiments.undisturbed import TRIALS, Sweep, assert_undisturbed, recorded
 
@@ -38,18 +39,23 @@ def culprits(tmp_path: Path, whole: pd.DataFrame) -> tuple[Path, list[str]]:
     return file, ids
 
 
-def test_killed_at_fifty_random_moments(
+def test_ended_at_fifty_random_moments(
     start: Callable[..., Sweep], whole: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Killed, or asked to end by one of three signals: while it plans, trains, or writes."""
     monkeypatch.setenv("FAKE_SECONDS", "0.02")
     draw, kills = random.Random(0), 0
+    numbers = [signal.SIGKILL] * 5 + [signal.SIGTERM, signal.SIGHUP, signal.SIGINT]
     while kills < KILLS:
         sweep = start()
         sweep.process.join(draw.uniform(0.05, 1.0))
         if not sweep.process.is_alive():
             assert sweep.status() == 0, sweep.text
             break
-        sweep.kill()
+        number, trains = draw.choice(numbers), "Begun(" in sweep.text
+        os.kill(sweep.pid, number)
+        status = sweep.status()
+        assert status == 130 or number == signal.SIGKILL or not trains, sweep.text
         kills += 1
         recorded(sweep.root)  # every file is whole
     monkeypatch.delenv("FAKE_SECONDS")
@@ -74,20 +80,47 @@ def test_a_driver_killed_and_the_sweep_continued_elsewhere(
     assert_undisturbed(first.root, whole)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_keeps_what_trains(
+    start: Callable[..., Sweep], whole: pd.DataFrame, number: signal.Signals
+) -> None:
+    """In snapshots, and no claim is left."""
+    sweep = start(FAKE_SECONDS="0.05")
+    sweep.until(lambda: recorded(sweep.root) > 0)
+    os.kill(sweep.pid, number)
+    assert "Summary(" in sweep.end(130)
+    assert list(sweep.root.rglob("*.snapshot"))
+    assert Claims(sweep.root).all() == []
+    start().end()
+    assert_undisturbed(sweep.root, whole)
+
+
+def test_two_sweeps_share_the_work(
+    start: Callable[..., Sweep], whole: pd.DataFrame, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    both = [start(FAKE_GATE=str(gate)) for _ in range(2)]
+    for sweep in both:  # each has a pack before either trains on
+        sweep.until(partial(_says, sweep, "Begun("))
+    gate.touch()
+    assert all("Ended(" in sweep.end() for sweep in both)
+    assert_undisturbed(both[0].root, whole)
+
+
 def test_two_sweeps_on_a_folder_the_first_killed(
     start: Callable[..., Sweep], whole: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_SECONDS", "0.02")
     both = [start(), start()]
     for sweep in both:
-        sweep.until(partial(_trains, sweep))
+        sweep.until(partial(_says, sweep, "Ended("))
     both[0].kill()
     assert "left=0)" in both[1].end()
     assert_undisturbed(both[1].root, whole)
 
 
-def _trains(sweep: Sweep) -> bool:
-    return "Ended(" in sweep.text
+def _says(sweep: Sweep, word: str) -> bool:
+    return word in sweep.text
 
 
 def test_storage_that_fails_for_ten_seconds(

@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 import pyarrow.parquet as pq
 
+import batchscale as bs
 import results as dataset
 from results.run_state.claims import Claims
 from results.storage.compact import compact
@@ -135,6 +136,7 @@ def assert_undisturbed(
     compact(Location(root))
     left = [file for file in root.rglob("*.tmp") if file.parent.name != "checkpoints"]
     assert left == [], left
+    assert bs.fsck(root).defects == []
 
 
 def claims_of_workers(sweep: Sweep) -> list[dict[str, Any]]:
