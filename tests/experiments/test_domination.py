@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from experiments.plan import Measurement, Outcome, Pack, Study
 from experiments.scheduling.dispatch import Dispatcher
-from experiments.scheduling.messages import Assignment
+from experiments.scheduling.messages import Assignment, Taken
 from experiments.scheduling.rounds import Record
 from experiments.scheduling.study_state import StudyState
 from results.targets.target import Target
@@ -31,6 +31,8 @@ class Sweep:
 
     plans: list[Study]
     order: random.Random
+    refused: float = 0.0
+    """The share of trials that do not join a pack: another driver has had them meanwhile."""
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     measured: dict[str, list[Measurement]] = field(default_factory=dict)
     paused: dict[str, bytes] = field(default_factory=dict)
@@ -62,13 +64,19 @@ class Sweep:
                 return True
             pack_id = self.order.choice(sorted(out))
             for news in dispatcher.news():
-                pack = news.pack
-                training[pack.id].know(news.hits[told[pack.id] :])
+                pack, one = news.pack, training[news.pack.id]
+                one.know(news.hits[told[pack.id] :])
                 told[pack.id] = len(news.hits)
-                training[pack.id].add(pack.trials)
-                training[pack.id].resume(
+                assert all(trial.round == one.pack.trials[0].round for trial in pack.trials)
+                if pack.trials and self.order.random() < self.refused:
+                    dispatcher.receive(Taken(pack=pack.id, trials=tuple(t.id for t in pack.trials)))
+                    dispatcher.merge({}, ())  # it has given them up
+                    continue
+                one.add(pack.trials)
+                one.resume(
                     {t.id: self.paused.pop(t.id) for t in pack.trials if t.id in self.paused}
                 )
+                assert len(one.active) <= (assignments[pack.id].size or 0)
             self._look(dispatcher, assignments[pack_id], out)
             self.paused |= training[pack_id].paused
             training[pack_id].paused.clear()
@@ -177,12 +185,21 @@ def alone(of: Sweep, keep: int | None) -> Sweep:
     slots=st.integers(1, 3),
     size=st.sampled_from([1, 3, 8, 64]),
     diverging=st.sampled_from([0.0, 0.3]),
+    refused=st.sampled_from([0.0, 0.1, 1.0]),
     kills=st.lists(st.integers(1, 60), max_size=3),
 )
 def test_the_best_trials_are_those_of_a_search_without_it(
-    seed: int, trials: int, keep: int, slots: int, size: int, diverging: float, kills: list[int]
+    seed: int,
+    trials: int,
+    keep: int,
+    slots: int,
+    size: int,
+    diverging: float,
+    refused: float,
+    kills: list[int],
 ) -> None:
-    stopped = Sweep(plans(seed, trials, keep, diverging), random.Random(seed))
+    """Whoever joins which pack: none is above its size, or trains a trial of a later round."""
+    stopped = Sweep(plans(seed, trials, keep, diverging), random.Random(seed), refused)
     for looks in kills:
         stopped.run(slots=slots, size=size, looks=looks)
     assert stopped.run(slots=slots, size=size)

@@ -11,15 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from experiments.execution.ledger import Ledger
 from experiments.execution.ray.mailbox import Mailbox
 from experiments.execution.worker import Pace, run_pack
-from experiments.plan import Outcome, Pack, Trial
+from experiments.plan import Pack, Trial
 from experiments.records.snapshots import unpack_snapshot
-from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.messages import (
     Assignment,
     Begun,
@@ -29,9 +26,6 @@ from experiments.scheduling.messages import (
     Over,
     Taken,
 )
-from experiments.scheduling.study_state import StudyState
-from experiments.training.pack_training import Training
-from tests import problems
 from tests.experiments.fakes import FakeTraining, Pair, listed, points, study
 from tests.experiments.test_worker import results
 
@@ -219,28 +213,6 @@ def test_what_others_claim_or_recorded_is_left_to_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_real_trials_join_bit_for_bit(tmp_path: Path) -> None:
-    import results as dataset
-
-    of = problems.study(optimizer="adam", budget_steps=40, keep=None)
-    trials = [replace(t, index=i) for i, t in enumerate(problems.trials(of, 7))]
-    short = [replace(t, metaparameters={**t.metaparameters, "learning_rate": 1e30}) for t in trials]
-    mixed = [short[i] if i in (0, 1, 4) else trial for i, trial in enumerate(trials)]
-    driver = Driver(assignment(mixed[:3], 3, of=of), mixed[3:])
-    run(driver, tmp_path / "refilled", patient(driver, Training))
-    run(Driver(assignment(mixed, None, of=of)), tmp_path / "whole", Training)
-    columns = ["trial", "step", "validation_error", "validation_cross_entropy"]
-    frames = [
-        dataset.open(tmp_path / name)
-        .measurements.sort_values(["trial", "step"])[columns]
-        .reset_index(drop=True)
-        for name in ("refilled", "whole")
-    ]
-    assert frames[0].equals(frames[1])
-    assert results(tmp_path / "refilled") == results(tmp_path / "whole")
-
-
-@pytest.mark.slow
 def test_every_rank_lets_the_same_trials_join(tmp_path: Path) -> None:
     trials = fake_trials(11)
     driver = Driver(assignment(trials[:SIZE]), trials[SIZE:])
@@ -270,89 +242,6 @@ def test_every_rank_lets_the_same_trials_join(tmp_path: Path) -> None:
     assert [trial for trial, _ in joined[0]] == [t.id for t in trials[SIZE:]]
     assert joined[0] == joined[1]
     assert results(tmp_path) == whole(tmp_path / "whole", trials)
-
-
-# What the driver assigns
-
-
-@pytest.mark.slow
-@settings(max_examples=60)
-@given(
-    wanted=st.integers(8, 60),
-    size=st.integers(2, 16),
-    slots=st.integers(1, 3),
-    keep=st.sampled_from([None, 1, 4]),
-    draw=st.randoms(use_true_random=False),
-)
-def test_refilled_packs_train_what_others_do(
-    wanted: int, size: int, slots: int, keep: int | None, draw: Any
-) -> None:
-    """Nothing twice, no pack above its size, nothing of a later wave, and the same best trials."""
-    of = study(trials=wanted, keep=keep)
-    best = []
-    for joins in (False, True):
-        state = StudyState(study=listed(of, points(240, seed=wanted)), columns={}, label="a")
-        ended = sweep(state, slots=slots, size=size, joins=joins, draw=draw)
-        reached = sorted(
-            (o.steps_to_target, t, o.last_miss) for t, o in ended.items() if o.steps_to_target
-        )
-        least = reached[min(len(reached), keep or len(reached)) - 1][0] if reached else 0
-        best.append([hit for hit in reached if hit[0] <= least])
-    assert best[0] == best[1]
-
-
-def sweep(
-    state: StudyState, *, slots: int, size: int, joins: bool, draw: Any
-) -> dict[str, Outcome]:
-    """Train a study by the real dispatcher in fake packs, whose looks are shuffled."""
-    dispatcher = Dispatcher([state], slots=slots, pack_size=size, observer=lambda _: None)
-    training: dict[str, FakeTraining] = {}
-    looks: dict[str, Any] = {}
-    ended: dict[str, Outcome] = {}
-    sizes: dict[str, int] = {}
-    aside: dict[str, bytes] = {}
-    heard: dict[str, int] = {}
-
-    def resume(pack: str, trials: Sequence[Trial]) -> None:
-        training[pack].resume({t.id: aside.pop(t.id) for t in trials if t.id in aside})
-
-    def join(news: Assignment) -> None:
-        pack, trials = news.pack.id, news.pack.trials
-        training[pack].know(news.hits[heard[pack] :])
-        heard[pack] = len(news.hits)
-        assert all(trial.round == training[pack].pack.trials[0].round for trial in trials)
-        if trials and (not joins or draw.random() < 0.1):
-            dispatcher.receive(Taken(pack=pack, trials=tuple(t.id for t in trials)))
-            dispatcher.merge({}, ())  # whoever had them has given them up
-            return
-        training[pack].add(trials)
-        resume(pack, trials)
-        assert len(training[pack].active) <= sizes[pack]
-
-    while True:
-        while len(looks) < slots and isinstance(one := dispatcher.next(), Assignment):
-            training[one.pack.id] = FakeTraining(one.pack)
-            resume(one.pack.id, one.pack.trials)
-            looks[one.pack.id] = training[one.pack.id].run()
-            sizes[one.pack.id], heard[one.pack.id] = one.size or 0, 0
-        if not looks:
-            assert dispatcher.finished
-            return ended
-        pack = draw.choice(sorted(looks))
-        events = next(looks[pack], None)
-        if events is None:
-            del looks[pack]
-            dispatcher.receive(Over(pack=pack, end="done"))
-            continue
-        outcomes = tuple(event for event in events if isinstance(event, Outcome))
-        aside |= training[pack].paused
-        training[pack].paused.clear()
-        assert all(ended[o.trial].stop_reason == "dominated" for o in outcomes if o.trial in ended)
-        ended |= {o.trial: o for o in outcomes}
-        if outcomes:
-            dispatcher.receive(Ended(pack=pack, study="study", outcomes=outcomes, run="run"))
-        for news in dispatcher.news():
-            join(news)
 
 
 @pytest.mark.slow
