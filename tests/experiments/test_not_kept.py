@@ -11,16 +11,13 @@ import pytest
 
 from experiments.config.compile import load
 from experiments.engines.selection import Kind
-from experiments.execution.ledger import Ledger
 from experiments.execution.sweep import sweep
-from experiments.execution.worker import Pace, run_pack
+from experiments.execution.worker import Pace
 from experiments.plan import Pack
 from experiments.scheduling.messages import Begun, Event, Note
 from experiments.training.pack_training import Training
 from tests import problems
-from tests.experiments.test_paused_trials import assignment, coarse, ends, looks, run, some_of
-from tests.experiments.test_untrusted_files import StopsAfter
-from tests.experiments.test_worker import Line
+from tests.experiments.test_paused_trials import coarse, some_of
 from tests.marks import quick
 
 QUICK = Pace(ask=0.01, renew=0.02, commit=0.0, snapshot=0.0)
@@ -71,26 +68,6 @@ def test_what_cannot_be_kept_trains_on_and_is_said_once(tmp_path: Path, engine: 
     assert "optimizer" in note or "update" in note
     assert "collections.deque" in note
     assert not list((root / "checkpoints").glob("*"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", ["module", "stacked"])
-def test_what_cannot_be_kept_begins_again(tmp_path: Path, engine: Kind) -> None:
-    (tmp_path / "odd.py").write_text(OPTIMIZER)
-    of = problems.study(optimizer="odd.py:Remembers", budget_steps=100, keep=None)
-    of = replace(of, workload=replace(of.workload, base=str(tmp_path)))
-    pack_job = assignment(of, problems.trials(of, 3))
-    pack_job = replace(pack_job, pack=replace(pack_job.pack, engine=engine))
-    line = Line()
-    trainer = type("Stops", (StopsAfter,), {"line": line})
-    ledger = Ledger(str(tmp_path / "runs"))
-    end = run_pack(pack_job, ledger, line.channel, trainer=trainer, pace=QUICK)
-    assert end.end == "stopped"
-    assert ledger.list() == []
-    run(pack_job, tmp_path / "runs")
-    run(pack_job, tmp_path / "whole")
-    assert looks(tmp_path / "runs").equals(looks(tmp_path / "whole"))
-    assert ends(tmp_path / "runs") == ends(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("engine", ["module", "stacked"])

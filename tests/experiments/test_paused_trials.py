@@ -116,36 +116,6 @@ def files(root: Path) -> list[str]:
     return [path.name for path in (root / "checkpoints").glob("*.trial")]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("lost", [False, True])
-def test_the_rows_of_a_trial_that_went_on_are_those_of_one_that_never_stopped(
-    tmp_path: Path, lost: bool
-) -> None:
-    of = coarse()
-    some = some_of(of, 6)
-    run(assignment(replace(of, keep=1), some), tmp_path / "two")
-    left, runs = later(tmp_path / "two", some)
-    assert len(files(tmp_path / "two")) == len(left) > 1
-    if lost:
-        for file in (tmp_path / "two" / "checkpoints").iterdir():
-            file.unlink()
-    began: dict[str, int] = {}
-
-    class Watched(Training):
-        def run(self, *arguments: Any) -> Any:
-            for look in super().run(*arguments):
-                for event in look:
-                    began.setdefault(event.trial, getattr(event, "step", 0))
-                yield look
-
-    run(assignment(of, left, runs), tmp_path / "two", trainer=Watched)
-    run(assignment(of, some, {}), tmp_path / "one")
-    assert looks(tmp_path / "two").equals(looks(tmp_path / "one"))
-    assert ends(tmp_path / "two") == ends(tmp_path / "one")
-    assert files(tmp_path / "two") == []
-    assert {step == 1 for step in began.values()} == {lost}
-
-
 @pytest.mark.parametrize("changes", [{"budget_steps": 161}, {"engine": "stacked"}])
 def test_what_was_set_aside_under_other_settings_is_left(
     tmp_path: Path, changes: dict[str, Any]

@@ -32,6 +32,7 @@ from tests.experiments.test_paused_trials import (
     assignment,
     coarse,
     ends,
+    files,
     later,
     looks,
     run,
@@ -203,8 +204,9 @@ def test_a_pack_goes_on_over_a_crafted_snapshot(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["whole", "training", "state", "all", "engine"])
+@pytest.mark.parametrize("kind", ["whole", "lost", "training", "state", "all", "engine"])
 def test_a_round_goes_on_over_crafted_trials(tmp_path: Path, kind: str) -> None:
+    """With the rows of trials that never stopped; whole ones go on, others begin again."""
     of = coarse()
     drawn = some_of(of, 6)
     root = tmp_path / "runs"
@@ -227,7 +229,10 @@ def test_a_round_goes_on_over_crafted_trials(tmp_path: Path, kind: str) -> None:
             "state": snapshots.encode_trial(settings, "module", other, points),
             "engine": encode({**decode(data), "engine": 1}),
         }
-        kept.keep_paused(of.id, {trial.id: forms[kind]})
+        if kind == "lost":
+            (root / "checkpoints" / f"{of.id},{trial.id}.trial").unlink()
+        else:
+            kept.keep_paused(of.id, {trial.id: forms[kind]})
     resumed: list[str] = []
 
     class Watched(Training):
@@ -239,6 +244,7 @@ def test_a_round_goes_on_over_crafted_trials(tmp_path: Path, kind: str) -> None:
     run(assignment(of, left, runs), root, trainer=Watched)
     assert not (tmp_path / "ran").exists()
     assert sorted(resumed) == (sorted(t.id for t in left) if kind == "whole" else [])
+    assert files(root) == []
     run(assignment(of, drawn, {}), tmp_path / "whole")
     assert looks(root).equals(looks(tmp_path / "whole"))
     assert ends(root) == ends(tmp_path / "whole")
