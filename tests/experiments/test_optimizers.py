@@ -231,36 +231,6 @@ def test_the_default_space_lies_in_the_legal_domains(name: str, tmp_path: Path) 
         space = larger.space
 
 
-@pytest.mark.parametrize("adaptive", [False, True])
-def test_schedule_free_is_algorithm_1_of_the_paper(adaptive: bool) -> None:
-    """Defazio et al. 2024 with a constant rate, written out with x, y and z, on a quadratic."""
-    rate, share, beta2, decay, steps = 0.3, 0.8, 0.99, 0.02, 30
-    values = {"learning_rate": rate, "weight_decay": decay, "epsilon": 1e-8, "beta2": beta2}
-    values |= {"beta1": share, "momentum": share}
-    optimizer = optimizers.get(AVERAGING[adaptive])
-    curvature = torch.tensor([[1.0, 0.3, 0.01]], dtype=torch.float64)
-    weights = torch.tensor([[1.0, -2.0, 3.0]], dtype=torch.float64)
-    x = y = z = weights.clone()
-    form = optimizer.stacked([optimizer.arguments_in(values)], weights, {}, [])
-    assert form is not None
-    square = torch.zeros_like(weights)
-    for step in range(1, steps + 1):
-        form.step(weights, weights * curvature, torch.full((1, 1), rate, dtype=torch.float64))
-        gradient = y * curvature
-        if adaptive:
-            square = beta2 * square + (1 - beta2) * gradient**2
-            # 1e-15 is the library's.
-            gradient = gradient / ((square / (1 - beta2**step) + 1e-15).sqrt() + 1e-8)
-        z = z - rate * (gradient + decay * y)
-        x = (1 - 1 / step) * x + z / step
-        y = (1 - share) * z + share * x
-        torch.testing.assert_close(weights, y, rtol=1e-11, atol=1e-12)
-        measured = form.evaluated(weights)
-        assert measured is not None
-        torch.testing.assert_close(measured, x, rtol=1e-11, atol=1e-12)
-    assert float((x - y).abs().max()) > 1e-3
-
-
 @pytest.fixture
 def users(tmp_path: Path) -> WorkloadRef:
     (tmp_path / "users.py").write_text(USERS)
