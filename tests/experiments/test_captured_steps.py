@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from experiments.batch_sizes import BatchSizes
 from experiments.engines import stack
@@ -164,31 +163,6 @@ def _captured(step: Any) -> Program:
     return Program(lambda inputs: step(), CPU, "a step", state=[], settings=[], steps=1)  # noqa: ARG005
 
 
-def test_a_number_of_pythons_is_recorded_as_it_was() -> None:
-    total, count = torch.zeros(1), [0]
-
-    def step() -> None:
-        count[0] += 1
-        total.add_(count[0])
-
-    _captured(step).run(8)
-    assert total == 1 + 2 + 6 * 3  # and not 36: such a step is wrong on a GPU, and so here
-
-
-def test_what_is_made_in_a_step_is_rubbish_after_it() -> None:
-    x = torch.ones(3)
-    kept: list[Tensor] = []
-
-    def step() -> None:
-        kept[:] = [x * 2]
-
-    captured = _captured(step)
-    captured.run(2)
-    assert kept[0].tolist() == [2, 2, 2]
-    captured.run(1)
-    assert kept[0].isnan().all()
-
-
 @pytest.mark.parametrize(
     ("work", "reason"),
     [
@@ -241,17 +215,6 @@ def test_after_a_recording_that_fails_there_are_no_others(
     later = _captured(lambda: None)
     assert not later.run(9)
     assert (later.refusal, later.taken) == ("an earlier recording failed", 0)
-
-
-def test_inputs_are_read_step_by_step() -> None:
-    read: list[Tensor] = []
-    inputs = StepInputs(4, CPU)
-    for first in (0, 10):
-        inputs.fill({"a": torch.arange(first, first + 3), "b": torch.ones(3, 2) * first})
-        for _ in range(3):
-            read += [inputs["a"].clone(), inputs["b"].sum()]
-            inputs.advance()
-    assert [int(x) for x in read] == [0, 0, 1, 0, 2, 0, 10, 20, 11, 20, 12, 20]
 
 
 def test_programs_are_dropped_from_the_oldest_and_after_exhausted_memory() -> None:

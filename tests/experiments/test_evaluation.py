@@ -11,7 +11,7 @@ import torch
 
 from experiments.config.compile import load as load_experiment
 from experiments.engines import check_contract
-from experiments.engines.metric_sums import MetricSums, chunks
+from experiments.engines.metric_sums import MetricSums
 from experiments.engines.module import ModuleEngine
 from experiments.engines.stacked import StackedEngine
 from experiments.parallel.ranks import SOLO
@@ -69,15 +69,6 @@ def test_a_number_that_is_not_finite_is_found_wherever_it_is() -> None:
     weights[1, 5] = torch.finfo(weights.dtype).max
     assert one.finite() == [row not in spoiled for row in range(6)]
     assert one.finite() == weights.isfinite().all(dim=1).tolist()
-
-
-def test_a_mean_of_batch_means_would_differ() -> None:
-    """The last short chunk weighs what it holds: 3 examples, not a whole chunk."""
-    sums = MetricSums(1, torch.device("cpu"), StudyContext.load(study()).workload, 13, None)
-    values = torch.tensor([0.0] * 10 + [1.0] * 3)
-    for indices in chunks(slice(0, 13), 10):
-        sums.add({"error": values[indices]}, indices, ())
-    assert sums.means(SOLO.all_reduce_) == [{"error": 3 / 13}]
 
 
 def test_float32_values_are_summed_in_float64() -> None:

@@ -20,8 +20,8 @@ from experiments.errors import ExperimentError
 from experiments.plan import WorkloadRef
 from experiments.training import prefetch
 from experiments.training.batch_order import BatchOrder
-from experiments.training.prefetch import Reader, Task, available_cores, can_be_shared, worker_count
-from experiments.training.splits import Split, load_splits
+from experiments.training.prefetch import Reader, available_cores, can_be_shared, worker_count
+from experiments.training.splits import load_splits
 from tests.experiments.random_workloads import FILE
 from tests.problems import engine, study, trials
 from workloads import WorkloadError
@@ -363,10 +363,3 @@ def test_a_gpus_worker_has_its_share_of_the_machine(monkeypatch) -> None:
     assert available_cores(torch.device("cuda")) == 3
     monkeypatch.setattr(_Ray, "assigned", {"CPU": 1.0, "GPU": 0.5})  # two workers on each
     assert available_cores(torch.device("cuda")) == 1
-
-
-def test_a_split_of_tensors_has_no_processes() -> None:
-    _, splits = load_splits(WorkloadRef(spec="digits-softmax"), "cpu", torch.float32)
-    assert isinstance(splits["train"], Split)
-    splits["train"].close()
-    assert Task([1]).seeds is None
