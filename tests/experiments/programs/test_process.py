@@ -3,8 +3,6 @@ left of it."""
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import subprocess
 import sys
@@ -16,9 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.errors import ExperimentError
 from experiments.programs.guard import Lines
-from experiments.programs.metrics import Metrics
 from experiments.programs.process import Process
 from experiments.programs.reports import Followed, Report
 from results.run_state import processes
@@ -89,34 +85,6 @@ def test_a_program_that_ends_is_read_to_its_end(tmp_path: Path) -> None:
     assert (process.ended.exit, process.ended.signal) == (0, None)
     assert process.ended.stderr == ("not {json}",)
     assert (tmp_path / "stdout.log").read_text().startswith("a word before\n{")
-
-
-def test_what_is_not_finite_is_read_as_it_is(tmp_path: Path) -> None:
-    code = """
-    import json
-    print(json.dumps({"step": 1, "loss": float("nan"), "norm": float("inf")}))
-    """
-    with started(tmp_path, code) as process:
-        (report,) = reports_of(process)
-    assert math.isnan(report.metrics["loss"])
-    assert report.metrics["norm"] == math.inf
-
-
-@pytest.mark.parametrize(
-    ("code", "how"),
-    [
-        ("import sys; print('why', file=sys.stderr); sys.exit(3)", "exit status 3"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "signal 11 (SIGSEGV)"),
-        ("raise ValueError('no such data')", "exit status 1"),
-    ],
-)
-def test_how_a_program_dies_is_known(tmp_path: Path, code: str, how: str) -> None:
-    with started(tmp_path, code) as process:
-        reports_of(process)
-    assert str(process.ended) == how
-    if "ValueError" in code:
-        assert process.ended is not None
-        assert process.ended.stderr[-1] == "ValueError: no such data"
 
 
 def test_a_program_that_is_not_there_says_so(tmp_path: Path) -> None:
@@ -191,28 +159,19 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="such processes are n
 
 
 @LINUX
-def test_nothing_is_left_of_a_program_that_is_ended(tmp_path: Path) -> None:
-    with started(tmp_path, family(tmp_path) + "time.sleep(1000)") as process:
+@pytest.mark.parametrize("how", ["ended", "closed", "by itself"])
+def test_nothing_is_left_of_a_program(tmp_path: Path, how: str) -> None:
+    """That is ended, or closed, or that ends before its children."""
+    rest = "" if how == "by itself" else "time.sleep(1000)"
+    with started(tmp_path, family(tmp_path) + rest) as process:
         reports_of(process, bool)
-        process.end(grace=0.3)
-        reports_of(process)
+        if how == "ended":
+            process.end(grace=0.3)
+        if how != "closed":
+            reports_of(process)
+    expected = "exit status 0" if how == "by itself" else "signal"
+    assert str(process.ended).startswith(expected)
     assert len(pids(tmp_path)) == 4
-    assert are_gone(tmp_path)
-
-
-@LINUX
-def test_nothing_is_left_of_a_program_that_ends_before_its_children(tmp_path: Path) -> None:
-    with started(tmp_path, family(tmp_path)) as process:
-        reports_of(process)
-    assert str(process.ended) == "exit status 0"
-    assert are_gone(tmp_path)
-
-
-@LINUX
-def test_nothing_is_left_of_a_program_that_is_closed(tmp_path: Path) -> None:
-    with started(tmp_path, family(tmp_path) + "time.sleep(1000)") as process:
-        reports_of(process, bool)
-    assert process.ended is not None
     assert are_gone(tmp_path)
 
 
@@ -313,19 +272,6 @@ def test_output_of_megabytes_is_read_through_and_kept_in_part(tmp_path: Path) ->
     assert all(len(line) <= 500 for line in process.ended.stderr)
 
 
-def test_reports_of_a_file_are_followed(tmp_path: Path) -> None:
-    log = tmp_path / "log.jsonl"
-    code = f"""
-    print('{{"step": 99}}')
-    with open({str(log)!r}, "w") as stream:
-        for step in range(1, 4):
-            stream.write('{{"step": %d}}\\n' % step)
-            stream.flush()
-    """
-    with started(tmp_path, code, metrics=Metrics("{folder}/log.jsonl")) as process:
-        assert [r.step for r in reports_of(process)] == [1, 2, 3]
-
-
 def test_a_file_that_begins_again_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "log.jsonl"
     followed = Followed(file)
@@ -358,11 +304,6 @@ def test_a_file_that_begins_again_is_read_again(tmp_path: Path) -> None:
 )
 def test_what_is_no_report(line: bytes) -> None:
     assert Report.of_line(line) is None
-
-
-def test_two_metrics_never_become_one() -> None:
-    with pytest.raises(ExperimentError, match="'val/loss' and 'val_loss', which are one name"):
-        Report.of_line(json.dumps({"step": 1, "val/loss": 1.0, "val_loss": 2.0}).encode())
 
 
 def test_lines_are_the_same_in_any_pieces() -> None:

@@ -94,9 +94,7 @@ def expected_of(rows: pd.DataFrame) -> list[float]:
 def test_a_sweep_of_a_program(folder: Path) -> None:
     rows, _ = trained()
     assert len(rows) == 9
-    expected = [
-        exact(lr, b) for lr, b in zip(rows["learning_rate"], rows["batch_size"], strict=True)
-    ]
+    expected = expected_of(rows)
     reached = rows["stop_reason"] == "target"
     assert reached.sum() >= 6
     assert rows["steps_to_target"][reached].tolist() == pd.Series(expected)[reached].tolist()
@@ -188,10 +186,7 @@ def test_a_function_is_swept_as_its_program_is(folder: Path) -> None:
     of["workload"] = "walk.py:train"
     sweep(load(of), results="runs", address="none")
     rows = bs.open("runs").trials
-    expected = [
-        exact(lr, b) for lr, b in zip(rows["learning_rate"], rows["batch_size"], strict=True)
-    ]
-    assert rows["steps_to_target"].tolist() == pytest.approx(expected, nan_ok=True)
+    assert rows["steps_to_target"].tolist() == pytest.approx(expected_of(rows), nan_ok=True)
     assert set(rows["workload"]) == {"walk.py:train"}
     before = [study.id for study in load(of).studies()]
     (folder / "helper.py").write_text(moved + "\nx = 1\n")
@@ -328,10 +323,7 @@ def test_a_sweep_that_is_killed_twenty_times_goes_on(folder: Path) -> None:
     assert left == []
     rows, _ = trained(**RESUMED)
     assert len(rows) == 6
-    expected = [
-        exact(lr, b) for lr, b in zip(rows["learning_rate"], rows["batch_size"], strict=True)
-    ]
-    assert rows["steps_to_target"].tolist() == pytest.approx(expected, nan_ok=True)
+    assert rows["steps_to_target"].tolist() == pytest.approx(expected_of(rows), nan_ok=True)
     measured = bs.open("runs").measurements
     for row in rows.itertuples():
         steps = measured["step"][measured["trial"] == row.trial].tolist()
