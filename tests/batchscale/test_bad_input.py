@@ -247,6 +247,7 @@ def test_a_file_that_would_hide_a_package(command: Command, here: Path) -> None:
         ("127.0.0.1:1", ["127.0.0.1:1"], ""),
         ("ray://127.0.0.1:10001", ["ray://"], "ray job submit"),
         ("nonsense", ["nonsense"], "HOST:PORT"),
+        ("127.0.0.1:99999", ["127.0.0.1:99999"], "HOST:PORT"),
     ],
 )
 def test_an_address_where_nothing_answers(

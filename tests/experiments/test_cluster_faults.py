@@ -208,22 +208,6 @@ def test_a_node_lost_and_another_added(
     assert_undisturbed(sweep.root, whole)
 
 
-def test_workers_killed_in_the_middle_of_packs(
-    cluster: Callable[..., Cluster], start: Callable[..., Sweep], whole: pd.DataFrame
-) -> None:
-    ray = cluster(FAKE_SECONDS="0.05")
-    sweep = start(address=ray.address)
-    killed: set[int] = set()
-    while len(killed) < 3:
-        sweep.until(lambda: {c["holder"]["pid"] for c in claims_of_workers(sweep)} - killed)
-        (pid, *_) = {c["holder"]["pid"] for c in claims_of_workers(sweep)} - killed
-        time.sleep(0.5)
-        os.kill(pid, signal.SIGKILL)
-        killed.add(pid)
-    assert "left=0)" in sweep.end()
-    assert_undisturbed(sweep.root, whole)
-
-
 def test_a_worker_that_gets_sigterm_saves_its_pack_first(
     cluster: Callable[..., Cluster], start: Callable[..., Sweep], whole: pd.DataFrame
 ) -> None:

@@ -15,35 +15,13 @@ import pytest
 
 import results as dataset
 from experiments.config.compile import Experiment, load
-from experiments.errors import ExperimentError, TrainingError
+from experiments.errors import ExperimentError
 from experiments.execution.ray import start as ray_session
 from experiments.execution.sweep import sweep
 from experiments.scheduling.messages import Begun, Ended, Event, Note
 from tests.forked import SERVER
 
 pytestmark = pytest.mark.ray
-
-MINE = """
-import torch
-from batchscale import Classification
-from layers import net
-
-class Mine(Classification):
-    target = "validation_error < 0.1"
-
-    def data(self):
-        x = torch.randn(256, 4, generator=torch.Generator().manual_seed(0))
-        return {split: (x, (x[:, 0] > 0).long()) for split in ("train", "validation")}
-
-    def model(self):
-        return net()
-"""
-LAYERS = """
-import torch
-
-def net():
-    return torch.nn.Linear(4, 2)
-"""
 
 
 def experiment(**changes: Any) -> Experiment:
@@ -137,59 +115,6 @@ def test_rows_return_to_the_driver_of_a_remote_cluster(
 
 
 @pytest.mark.slow
-def test_own_files_travel_and_nothing_else(tmp_path: Path, ray_address: str) -> None:
-    """The files that are named, and what they import of their folder."""
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "__init__.py").write_text("raise ImportError('not ours')")
-    (tmp_path / "mine.py").write_text(MINE)
-    (tmp_path / "layers.py").write_text(LAYERS)
-    (tmp_path / "rule.py").write_text("from rules.sgd import Rule\n")
-    (tmp_path / "rules").mkdir()
-    (tmp_path / "rules" / "sgd.py").write_text(
-        "import torch\nclass Rule(torch.optim.SGD):\n    def __init__(self, params, lr=0.1):\n"
-        "        super().__init__(params, lr=lr)\n"
-    )
-    (tmp_path / "rules" / "late.py").write_text("LATE = 0.5\n")
-    (tmp_path / "late.py").write_text(
-        "from batchscale import Schedule\nfrom rules.late import LATE\nclass Late(Schedule):\n"
-        "    def shape(self, step, stable_steps=20):\n"
-        "        return 1.0 if step < stable_steps else LATE\n"
-    )
-    file = tmp_path / "mine.yaml"
-    file.write_text(
-        "workload: mine.py:Mine\ngrid: {batch_size: 32, optimizer: [rule.py:Rule]}\n"
-        "trials: 3\nbudget: 40 steps\nschedule: late.py:Late\n"
-    )
-    did = sweep(load(file), results=tmp_path / "runs", address=ray_address)
-    assert did.complete
-    assert did.failed == 0
-
-
-@pytest.mark.slow
-def test_what_a_workload_raises_comes_back(tmp_path: Path, ray_address: str) -> None:
-    (tmp_path / "mine.py").write_text(
-        MINE.replace("from layers import net", "net = lambda: torch.nn.Linear(4, 2)")
-        + """
-    calls = 0
-
-    def loss(self, output, batch):
-        type(self).calls += 1
-        if type(self).calls > 7:
-            raise ValueError("the seventh step is one too many")
-        return super().loss(output, batch)
-"""
-    )
-    file = tmp_path / "mine.yaml"
-    file.write_text(
-        "workload: mine.py:Mine\ngrid: {batch_size: 32, optimizer: [sgd]}\nbudget: 40 steps\n"
-    )
-    with pytest.raises(TrainingError, match="the seventh step is one too many") as caught:
-        sweep(load(file), results=tmp_path / "runs", address=ray_address)
-    assert caught.value.traceback.count(str(tmp_path / "mine.py")) == 1
-    assert "experiments/" not in caught.value.traceback
-
-
-@pytest.mark.slow
 def test_a_cluster_that_may_grow_is_asked_for_all_of_it(
     tmp_path: Path, ray_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,29 +135,6 @@ def test_a_cluster_that_may_grow_is_asked_for_all_of_it(
     notes = [event.text for event in seen if isinstance(event, Note)]
     (first, *_) = [text for text in notes if "waited" in text]
     assert "for 1 CPU; the cluster has 2 CPUs and no GPU on 1 machine, of which no CPU" in first
-
-
-@pytest.mark.slow
-def test_a_demand_that_no_cluster_meets(tmp_path: Path, ray_address: str) -> None:
-    with pytest.raises(ExperimentError, match="asks for 3 workers with 1 CPU each") as caught:
-        sweep(experiment(workers=3), results=tmp_path, address=ray_address)
-    assert "has 2 CPUs and no GPU on 1 machine" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("address", "message"),
-    [
-        ("ray://127.0.0.1:10001", "a driver outside the cluster"),
-        ("nonsense", "is not HOST:PORT"),
-        ("127.0.0.1:99999", "is not HOST:PORT"),
-        ("127.0.0.1:1", "nothing answers at 127.0.0.1:1"),
-    ],
-)
-def test_addresses(tmp_path: Path, address: str, message: str) -> None:
-    with pytest.raises(ExperimentError, match=message) as caught:
-        sweep(experiment(), results=tmp_path, address=address)
-    assert caught.value.hint
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.slow
