@@ -4,18 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.scheduling.messages import Round
 from tests.experiments.test_dispatch import dispatcher, drive, state
-
-
-def test_rounds_are_reported_once_and_in_order() -> None:
-    of, seen = dispatcher([state("a", trials=64, keep=None)])
-    drive(of)
-    assert [(e.round, e.trials) for e in seen if isinstance(e, Round)] == [
-        (0, 16),
-        (1, 32),
-        (2, 64),
-    ]
 
 
 @pytest.mark.parametrize(

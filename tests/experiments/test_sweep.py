@@ -264,18 +264,6 @@ def test_some_diverged_and_some_failed(tmp_path: Path) -> None:
     assert "none was measured at all, 7 trials diverged, 1 failed" in note
 
 
-def test_a_broken_contract_stops_at_once(tmp_path: Path) -> None:
-    mean = """
-    def loss(self, output, batch):
-        return super().loss(output, batch).mean()
-"""
-    (tmp_path / "mine.py").write_text(WORKLOAD + mean)
-    of = experiment(workload=f"{tmp_path / 'mine.py'}:Mine")
-    with pytest.raises(ExperimentError, match="loss returned one number") as caught:
-        sweep(of, results=tmp_path / "runs", address="none")
-    assert type(caught.value) is ExperimentError
-
-
 def test_a_full_disk_stops_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise ResultsError("cannot write trials: No space left on device", hint="free some space")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,19 +58,6 @@ each_trainer = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 def events_of(training: Trainer) -> Events:
     return [event for part in training.run(lambda: False) for event in part]
-
-
-@each_trainer
-def test_it_has_the_names_and_the_arguments_of_the_protocol(case: Case) -> None:
-    training = case.make(case.pack())
-    for name in Trainer.__annotations__:
-        assert hasattr(training, name)
-    for name, method in inspect.getmembers(Trainer, inspect.isfunction):
-        if not name.startswith("_"):
-            given = inspect.signature(getattr(case.kind, name)).parameters
-            assert list(given) == list(inspect.signature(method).parameters)
-    names = {"pack", "device", "group", "snapshot"}
-    assert names <= set(inspect.signature(case.kind).parameters)
 
 
 @each_trainer

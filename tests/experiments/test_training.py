@@ -19,37 +19,15 @@ from hypothesis import strategies as st
 from experiments.engines import Engine, batches
 from experiments.engines.base import gather
 from experiments.plan import WorkloadRef
-from experiments.training import loop, stopping
+from experiments.training import stopping
 from experiments.training.batch_order import SequentialOrder
 from experiments.training.evaluation_grid import evaluation_steps, next_evaluation
 from tests.marks import quick
 from tests.problems import engine, largest_difference, measurements, outcomes, study, train, trials
-from workloads import WorkloadError
 
 ROOT = Path(__file__).parents[2]
 KINDS = ["module", "stacked"]
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def test_how_a_trial_is_trained_is_read_in_one_sitting() -> None:
-    """The loop's docstring names the files to read: four at most, this one the last; of a stack
-    six."""
-    names = re.findall(r"``(experiments/\S+\.py)``: ", loop.__doc__ or "")
-    files = [ROOT / name for name in names]
-    engines = ROOT / "experiments/engines"
-    stacked = [engines / f"{name}.py" for name in ("stacked", "stack", "updates")]
-    alone = engines / "single_model.py"
-    assert files[-1] == Path(loop.__file__)
-    for read, most, lines in (
-        (files, 4, 950),
-        ([*stacked, *(file for file in files if file != alone)], 6, 1550),
-    ):
-        assert 1 < len(read) <= most
-        assert sum(len(file.read_text().splitlines()) for file in read) <= lines
-    files = [*files, *stacked]
-    imports = [line for f in files for line in f.read_text().splitlines() if "import" in line]
-    for other in ("pack_training", "snapshot"):
-        assert not any(other in line for line in imports)
 
 
 def test_the_first_stopping_rule_that_gives_a_reason_decides() -> None:
@@ -148,9 +126,6 @@ class Spike(Tiny):
         bad = (batch[0][:, 0] > 2.0).to(per_example.dtype)
         huge = bad / (1 - bad)
         return per_example + (huge - huge).detach().nan_to_num(nan=float("inf"))
-
-class Mean(Tiny):
-    def loss(self, output, batch): return super().loss(output, batch).mean()
 """
 
 
@@ -173,13 +148,6 @@ def test_the_users_error_passes_through(own) -> None:
     of = study(workload=own("Late"), batch_size=8)
     with pytest.raises(ValueError, match="my own bug"):
         train(of, trials(of, 1), "module")
-
-
-def test_a_mean_is_refused_before_anything_is_trained(own) -> None:
-    of = study(workload=own("Mean"), batch_size=8)
-    for kind in ("module", "stacked", "auto"):
-        with pytest.raises(WorkloadError, match=r"returned one number \(a mean\?\)"):
-            train(of, trials(of, 2), kind)
 
 
 def bits(one: Engine, row: int) -> list[bytes]:
