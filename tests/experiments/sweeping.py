@@ -89,10 +89,9 @@ def fault() -> str:
 
 
 def main(root: str, address: str, kind: str) -> None:
-    """Sweep ``fake``, ``many`` or ``real``; exit 130 when interrupted."""
+    """Sweep ``many``, ``real`` or 500 trials; exit 130 when interrupted."""
     trainer: MakeTrainer = SlowTraining if kind == "real" else faulty.TRAINERS[fault()]
     of = {
-        "fake": fake,
         "real": real,
         "many": many,
         "500": lambda: fake(trials=250),

@@ -204,24 +204,6 @@ def test_a_trial_that_hangs_is_recorded_and_the_others_train_on(
     assert not list((tmp_path / "runs").rglob("*.snapshot"))
 
 
-@pytest.mark.slow
-def test_the_end_of_its_time_cuts_a_hanging_trial_off(tmp_path: Path, whole: Any) -> None:
-    kind = type("One", (Hangs,), {"culprit": seventh()})
-    pace = Pace(ask=0.02, renew=1.0, commit=0.0, snapshot=0.0, stop=0.2, leave=60.0)
-    did = sweep(
-        single_study(),
-        results=tmp_path / "runs",
-        address="none",
-        trainer=kind,
-        pace=pace,
-        seconds=2.0,
-    )
-    assert not did.complete
-    assert list((tmp_path / "runs").rglob("*.snapshot"))  # the last one is kept
-    sweep(single_study(), results=tmp_path / "runs", address="none", trainer=FakeTraining)
-    assert rows(tmp_path / "runs").equals(whole)
-
-
 def test_ctrl_c_cuts_a_hanging_trial_off(tmp_path: Path) -> None:
     sleeping = threading.Event()
 

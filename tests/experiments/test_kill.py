@@ -1,4 +1,4 @@
-"""Sweeps that are killed in the middle: the same command does the rest, and nothing twice."""
+"""A sweep with a Ray of its own that is killed in the middle: the same command does the rest."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Sweep]]:
     """Starts sweeps, and ends by process group what a failing test leaves."""
     started: list[Sweep] = []
 
-    def start(name: str, address: str = "none", kind: str = "fake") -> Sweep:
+    def start(name: str, address: str = "none", kind: str = "real") -> Sweep:
         started.append(Sweep(tmp_path / name, address=address, kind=kind))
         return started[-1]
 
@@ -75,49 +75,6 @@ def is_whole(root: Path, other: Path) -> None:
     assert recorded(root) == len(found)  # nothing twice
     assert snapshots(root) == []
     assert Claims(root).all() == []
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What is never interrupted."""
-    root = tmp_path_factory.mktemp("whole")
-    sweeping.main(str(root), "none", "fake")
-    return root
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_end_cleanly(
-    number: signal.Signals,
-    start: Callable[..., Sweep],
-    whole: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("FAKE_SECONDS", "0.05")
-    one = start("runs")
-    one.until(lambda: recorded(one.root) > 0)
-    os.kill(one.pid, number)
-    assert one.status() == 130
-    assert "Summary(" in one.log.read_text()
-    assert snapshots(one.root)  # what was in training is kept
-    assert Claims(one.root).all() == []
-    monkeypatch.setenv("FAKE_SECONDS", "0")
-    last = start("runs")
-    last.end()
-    is_whole(last.root, whole)
-
-
-def test_two_drivers_share_the_work(
-    start: Callable[..., Sweep], whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gate = tmp_path / "gate"
-    monkeypatch.setenv("FAKE_GATE", str(gate))
-    both = [start("runs") for _ in range(2)]
-    for one in both:  # each has a pack before either trains on
-        one.until(partial(says, one, "Begun("))
-    gate.touch()
-    texts = [one.end() for one in both]
-    assert all("Ended(" in text for text in texts)
-    is_whole(both[0].root, whole)
 
 
 def by_workers(sweep: Sweep) -> list[dict[str, Any]]:
