@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,8 @@ import batchscale as bs
 from experiments import schedules
 from experiments.execution.executors.base import ExecutorContext
 from experiments.execution.executors.in_process import InProcess
-from experiments.plan import WorkloadRef
 from tests.batchscale.blocks import blocks
 from tests.batchscale.conftest import Command
-from tests.problems import engine, largest_difference, study, trials
 
 TEXT = """\
 workload: digits-softmax
@@ -108,24 +105,6 @@ def test_a_trial_trains_with_it(command: Command) -> None:
     )  # fmt: skip
     assert run.metaparameters["stable_steps"] == 10
     assert run.metaparameters["end_factor"] == 0.0
-
-
-@pytest.mark.parametrize("kind", ["module", "stacked"])
-def test_both_engines_ask_it_for_each_steps_factor(folder: Path, kind: str) -> None:
-    """The rate is the constant one's for the ten steps before the decay, and not for the next."""
-    workload = WorkloadRef(spec="digits-softmax", base=str(folder))
-    values = {"stable_steps": 7, "decay_steps": 5, "warmup_steps": 0}
-    decaying = study(workload=workload, schedule="trapezoid.py:Trapezoid", precision="float64")
-    pack = trials(decaying, 2, **values)
-    late = (pack[0], replace(pack[1], metaparameters={**pack[1].metaparameters, "stable_steps": 8}))
-    trained = engine(kind, decaying, late)
-    constant = engine(kind, study(precision="float64"), late)
-    for steps, equal in ((8, [True, True]), (1, [False, True]), (1, [False, False])):
-        trained.advance(steps)
-        constant.advance(steps)
-        for row in range(2):
-            difference = largest_difference(trained.weights(row), constant.weights(row))
-            assert (difference == 0) == equal[row]
 
 
 def test_a_class_stands_for_its_file(folder: Path) -> None:

@@ -132,23 +132,6 @@ def test_packaged_weights_have_a_name(trained: Path) -> None:
     assert len(set(ids)) == 1
 
 
-def test_workers_get_the_file(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Paths of other forms: ``test_staging.py``."""
-    outside = tmp_path_factory.mktemp("outside") / "first.safetensors"
-    (trained / "first.safetensors").rename(outside)
-    loaded = load(experiment(trained, f"{{fine_tune: {outside}}}"))
-    files = data_files(loaded.combinations, loaded.base)
-    assert files == [str(outside)]
-    (study,) = loaded.studies()
-    with staged(loaded.base, [], [], files) as copies:
-        outside.rename(trained / "hidden")
-        local = copies.localize(study)
-        begun = engine("module", local, trials(local, 1)).weights(0)
-    assert local.technique == study.technique
-    for name, value in file_weights(trained, "hidden").items():
-        assert torch.equal(value, begun[name])
-
-
 PREPARED = """
 import torch
 import batchscale as bs
@@ -281,9 +264,11 @@ def test_a_teacher_of_a_users_file(trained: Path) -> None:
     assert files == ["bare.safetensors", "mine.py"]
     (study,) = loaded.studies()
     with staged(loaded.base, [], [], files) as copies:
-        (trained / "mine.py").rename(trained / "gone.py")
+        for name in files:
+            (trained / name).rename(trained / f"gone-{name}")
         context = StudyContext.load(copies.localize(study))
-        (trained / "gone.py").rename(trained / "mine.py")
+        for name in files:
+            (trained / f"gone-{name}").rename(trained / name)
     named = of_folder(trained, technique={"distill": "first.safetensors"}, precision="float32")
     expected = StudyContext.load(named).techniques.example_tensors[0]
     assert torch.equal(context.techniques.example_tensors[0], expected)
