@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+import batchscale as bs
 from experiments.records.status import status
 from results.schema import SCHEMAS
 from tests.experiments.test_sweep import experiment, run, table
@@ -36,6 +37,9 @@ def test_a_larger_budget_counts(tmp_path: Path) -> None:
     assert set(rows["budget_steps"]) >= {80}
     assert run(tmp_path, experiment(keep="off", budget="80 steps", trials=4)).trained == 0
     assert status(tmp_path).left == 0
+    bs.compact(tmp_path)
+    assert table(tmp_path).equals(rows)
+    assert bs.fsck(tmp_path).defects == []
 
 
 def test_another_target_is_recorded(tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
+import results as dataset
 from experiments.execution.ledger import Ledger
 from experiments.execution.worker import Pace, run_pack
 from experiments.plan import Measurement, Outcome, Pack, WorkloadRef
@@ -129,9 +131,12 @@ def test_a_pack_is_recorded_whole(tmp_path: Path) -> None:
     assert row.learning_rate == row.effective_learning_rate
 
 
-def test_measurements_belong_to_recorded_trials(tmp_path: Path) -> None:
-    import results as dataset
+def measured(root: Path) -> pd.DataFrame:
+    rows = dataset.open(root).measurements.sort_values(["trial", "step"])
+    return rows[["trial", "step", "validation_error"]].reset_index(drop=True)
 
+
+def test_measurements_belong_to_recorded_trials(tmp_path: Path) -> None:
     run(assignment(), tmp_path, Line())
     found = dataset.open(tmp_path)
     last = found.measurements.groupby("trial").step.max()
@@ -162,25 +167,8 @@ def test_a_stop_keeps_a_snapshot_and_the_same_numbers_follow(tmp_path: Path) -> 
     assert isinstance(begun, Begun)
     assert begun.step >= StopsAt.at
     assert results(cut) == results(whole)
+    assert measured(cut).equals(measured(whole))
     assert kept.list() == []
-
-
-def test_measurements_survive_a_snapshot(tmp_path: Path) -> None:
-    import results as dataset
-
-    line = Line()
-    trainer = type("Stops", (StopsAt,), {"line": line})
-    run(assignment(), tmp_path / "cut", line, trainer=trainer)
-    left = assignment().wanted - set(line.committed)
-    run(replace(assignment(), wanted=left), tmp_path / "cut", Line())
-    run(assignment(), tmp_path / "whole", Line())
-    frames = [
-        dataset.open(tmp_path / name)
-        .measurements.sort_values(["trial", "step"])[["trial", "step", "validation_error"]]
-        .reset_index(drop=True)
-        for name in ("cut", "whole")
-    ]
-    assert frames[0].equals(frames[1])
 
 
 def test_a_claimed_pack_is_left_alone(tmp_path: Path) -> None:
