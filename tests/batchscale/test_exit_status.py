@@ -1,12 +1,9 @@
-"""Exit status 3: finished, some trials failed. 4: its time was over. 130: interrupted, the same
-command goes on."""
+"""Exit status 3: finished, some trials failed; what ends a sweep before (4 and 130 in
+``test_operator``)."""
 
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -72,18 +69,6 @@ def test_some_failed_trials_are_status_3(command: Command, here: Path) -> None:
     assert "ValueError: an unlucky weight" in again.err
 
 
-@pytest.mark.slow
-def test_a_sweep_whose_time_is_over_is_status_4(command: Command, here: Path) -> None:
-    del here
-    line = ("sweep", "digits-small", "--address", "none", "--set", "grid.batch_size=[16,64]")
-    endless = ("--set", "target=validation_error < 0.001", "--set", "budget=200000 steps")
-    answer = command(*line, *endless, "--for", "3s")
-    assert answer.status == 4
-    said = answer.out.splitlines()[-1].removesuffix(": give the same command again to continue")
-    assert said.startswith("not complete, ")
-    assert command("status").out.splitlines()[-1].startswith(said)
-
-
 def test_reading_the_experiment_takes_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which imports torch and the workload's file."""
     now = [100.0]
@@ -116,31 +101,3 @@ def test_a_hangup_ends_a_sweep_unless_it_is_ignored() -> None:
             assert signal.getsignal(signal.SIGHUP) == before
         finally:
             signal.signal(signal.SIGHUP, ours)
-
-
-@pytest.mark.slow
-def test_ctrl_c_is_status_130_and_the_same_command_goes_on(here: Path, command: Command) -> None:
-    line = ["sweep", "digits-small", "--address", "none", "--set", "grid.batch_size=[16,64]"]
-    running = subprocess.Popen(
-        [sys.executable, "-m", "batchscale", *line], cwd=here, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        until = time.monotonic() + 180
-        while not list(here.glob("results/runs/trials/*/*.parquet")):
-            assert running.poll() is None
-            assert time.monotonic() < until
-            time.sleep(0.05)
-        running.send_signal(signal.SIGINT)
-        said = running.communicate(timeout=180)[1]
-    finally:
-        running.kill()
-        running.wait()
-    assert running.returncode == 130
-    assert "interrupted: give the same command again to continue" in said
-    assert "Traceback" not in said
-    done = len(bs.open("results/runs").trials)
-    answer = command(*line)
-    assert answer.status == 0
-    total = len(bs.open("results/runs").trials)
-    assert f"{total - done} trials trained" in answer.out
-    assert total == 32

@@ -21,7 +21,6 @@ from results.reader import Results
 from results.storage.compact import compact
 from results.storage.location import Location
 from results.store import Store
-from tests.batchscale.conftest import snapshot
 from tests.results import synthetic
 from tests.results.test_claim_files import write_malformed
 
@@ -303,16 +302,6 @@ def test_a_folder_of_somebody_else_is_told(case: Case) -> None:
     shutil.rmtree(case.root)
     case.plan()
     assert case.look(after=watching._AGAIN)["status"]["error"] is None
-
-
-def test_it_writes_nothing(case: Case) -> None:
-    case.plan()
-    case.commit(0, 1)
-    Ledger(str(case.root)).take("pack", ["one"], {"experiment": "synthetic"}, {})
-    before = snapshot(case.root)
-    for _ in range(3):
-        case.look(after=watching._AGAIN)
-    assert snapshot(case.root) == before
 
 
 def test_imported_results_have_no_plan(case: Case) -> None:

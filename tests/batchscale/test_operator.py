@@ -100,6 +100,7 @@ def test_left_alone_on_shared_storage(operator: Person) -> None:
     status, err = end(training(operator), signal.SIGHUP)
     assert status == 130, err
     assert "give the same command again to continue" in err
+    assert "Traceback" not in err
     assert Claims(root).all() == []
     assert "this folder was away" in err
     assert operator.left() > 0

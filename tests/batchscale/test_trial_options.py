@@ -42,16 +42,6 @@ def test_techniques_are_given_by_name_with_their_arguments(command: Command) -> 
     assert [row[column] for row in rows] != [row[column] for row in plain]
 
 
-@pytest.mark.parametrize(
-    ("text", "named"), [("clipp=1", "clipp"), ("clip", "norm"), ("ema=2", "decay")]
-)
-def test_a_wrong_technique_is_one_line(command: Command, text: str, named: str) -> None:
-    answer = command("trial", *GIVEN, *SHORT, "--technique", text)
-    assert answer.status == 1
-    assert answer.err.startswith("error: ")
-    assert named in answer.err
-
-
 def validation_error(workload: Workload, weights: dict[str, torch.Tensor]) -> float:
     """The error of these weights, computed without the engines."""
     model = workload.model()

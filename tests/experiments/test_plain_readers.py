@@ -48,14 +48,6 @@ def is_once(root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_after_a_sweep_in_rounds(tmp_path: Path) -> None:
-    did = run(tmp_path)
-    assert did.complete
-    is_once(tmp_path)
-    assert len(READERS[0](tmp_path / "trials")) == did.trials
-
-
-@pytest.mark.slow
 def test_after_the_rest_of_one_that_was_killed(
     tmp_path: Path, without_compaction: Callable[[], None]
 ) -> None:
