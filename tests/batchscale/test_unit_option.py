@@ -56,11 +56,6 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("pictures") / "runs", example_unit="image")
 
 
-def test_the_numbers_above() -> None:
-    """The table of tokens is the table of sequences times the context."""
-    assert {CONTEXT * b: CONTEXT * b * s for b, s in STEPS.items()} == TOKENS
-
-
 def test_regimes(command: Command, letters: Path) -> None:
     by_unit = {}
     for unit in ("tokens", "sequences", "examples", None):
