@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from analysis.formatting import interval, short
-from batchscale.output.tables import Format, as_json, notes, render
+from analysis.formatting import short
+from batchscale.output import tables
+from batchscale.output.tables import Format, ends, notes, render
 from results.counts import count, plural
 
 Answer = Mapping[str, Any]
@@ -17,7 +17,7 @@ _VERDICTS = {"within": "", "above": " ✗", "open": " ?"}
 def branches(answer: Answer, format: Format) -> str:
     """The text of ``batchscale branch``. JSON is what ``Branches.to_dict`` returns."""
     if format == "json":
-        return json.dumps(as_json(dict(answer)), indent=2, ensure_ascii=False) + "\n"
+        return tables.answer_json(answer)
     if format == "csv":
         return render([_flat(answer, point) for point in answer["points"]], "csv")
     table = render([_row(answer, point) for point in answer["points"]], format)
@@ -59,21 +59,20 @@ def _seen(answer: Answer, point: Answer) -> str:
     return count(examples, str(answer["example_unit"] or "example"))
 
 
-def _critical(ends: Answer) -> str:
-    value, low, high = (ends[name] for name in ("value", "low", "high"))
-    text = interval(value, low, high)
-    if value is None or (low is not None and high is not None):
+def _critical(each: Answer) -> str:
+    value, text = each["value"], ends(each)
+    if value is None or (each["low"] is not None and each["high"] is not None):
         return text
     return f"about {short(value)}, {text}" if text != "open" else f"about {short(value)} (open)"
 
 
 def _excess(comparison: Answer) -> str:
-    ends = [comparison["excess"][name] for name in ("value", "low", "high")]
+    excess = [comparison["excess"][name] for name in ("value", "low", "high")]
     if comparison["diverged"]:
         return "diverged"
-    if ends[0] is None:
+    if excess[0] is None:
         return "open"
-    value, low, high = (None if end is None else f"{100 * end:+.2f}" for end in ends)
+    value, low, high = (None if end is None else f"{100 * end:+.2f}" for end in excess)
     return f"{value} %" if low is None else f"{value} % [{low}, {high}]"
 
 
@@ -121,12 +120,9 @@ def _ramp(answer: Answer) -> list[str]:
 def _flat(answer: Answer, point: Answer) -> dict[str, Any]:
     row = {name: point[name] for name in ("step", "examples", "window_steps", "window_examples")}
     row["tolerance"] = point["tolerance"]
-    row |= _ends("critical_batch_size", point["critical_batch_size"])
+    row |= tables.end_columns("critical_batch_size", point["critical_batch_size"])
     for each in point["comparisons"]:
         size = each["times"] * answer["batch_size"]
-        row |= {**_ends(f"excess_{size}", each["excess"]), f"verdict_{size}": each["verdict"]}
+        row |= tables.end_columns(f"excess_{size}", each["excess"])
+        row[f"verdict_{size}"] = each["verdict"]
     return row
-
-
-def _ends(name: str, ends: Answer) -> dict[str, Any]:
-    return {name: ends["value"], f"{name}_low": ends["low"], f"{name}_high": ends["high"]}

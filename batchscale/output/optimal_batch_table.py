@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.formatting import interval
-from batchscale.output.tables import Format, as_json, notes, render, text
+from batchscale.output import tables
+from batchscale.output.tables import Format, ends, notes, render, text
 
 Curve = Mapping[str, Any]
-_INTERVALS = ("exponent", "coefficient")
 
 
 def optimal_batch(curves: Sequence[Curve], format: Format) -> str:
@@ -18,16 +16,16 @@ def optimal_batch(curves: Sequence[Curve], format: Format) -> str:
     ``batchscale.optimal_batch`` returns; CSV has every number, the law's in each row of its
     curve."""
     if format == "json":
-        return json.dumps(as_json(list(curves)), indent=2, ensure_ascii=False) + "\n"
+        return tables.answer_json(curves)
     if format == "csv":
         return render([row for curve in curves for row in _flat(curve)], "csv")
     several = len(curves) > 1
     rows = [
         {
             **({"curve": curve["label"]} if several else {}),
-            "budget": f"{each['budget']:,.4g}" if each["budget"] < 1e4 else f"{each['budget']:.3g}",
-            "optimal batch size": _ends(each["optimal_batch_size"]),
-            "by the law": "" if each["law"]["value"] is None else _ends(each["law"]),
+            "budget": tables.budget_text(each["budget"]),
+            "optimal batch size": ends(each["optimal_batch_size"]),
+            "by the law": "" if each["law"]["value"] is None else ends(each["law"]),
             "best tested": text(each["best_tested"]),
             curve["metric"]: text(each["loss"]),
             "batch sizes": f"{len(each['tested'])}, {len(each['counted'])} in the fit",
@@ -48,22 +46,18 @@ def optimal_batch(curves: Sequence[Curve], format: Format) -> str:
     ]
     for curve in curves:
         sentence = curve["sentence"]
-        whose = f"{curve['label']}: " if several else ""
-        lines.append(f"{whose}{sentence}." if several else f"{sentence[0].upper()}{sentence[1:]}.")
+        lines.append(
+            f"{curve['label']}: {sentence}." if several else f"{tables.capitalized(sentence)}."
+        )
     lines += notes((curve["label"], curve["notes"]) for curve in curves)
     return "\n".join(lines) + "\n"
 
 
-def _ends(each: Mapping[str, float | None]) -> str:
-    return interval(each["value"], each["low"], each["high"])
-
-
 def _flat(curve: Curve) -> list[dict[str, Any]]:
     """A row a budget; columns named as those of ``plot optimal-batch``."""
-    law: dict[str, Any] = {}
-    for name in _INTERVALS:
-        law |= _columns(name, curve[name])
-    rest = {
+    of_curve = {
+        **tables.end_columns("exponent", curve["exponent"]),
+        **tables.end_columns("coefficient", curve["coefficient"]),
         "scatter": curve["scatter"],
         "noise": curve["noise"],
         "notes": "; ".join(curve["notes"]),
@@ -74,18 +68,13 @@ def _flat(curve: Curve) -> list[dict[str, Any]]:
             "metric": curve["metric"],
             "unit": curve["unit"],
             "budget": each["budget"],
-            **_columns("optimal_batch_size", each["optimal_batch_size"]),
+            **tables.end_columns("optimal_batch_size", each["optimal_batch_size"]),
             "best_tested": each["best_tested"],
             "loss": each["loss"],
             "tested": len(each["tested"]),
             "counted": len(each["counted"]),
-            **_columns("law", each["law"]),
-            **law,
-            **rest,
+            **tables.end_columns("law", each["law"]),
+            **of_curve,
         }
         for each in curve["optima"]
     ]
-
-
-def _columns(name: str, each: Mapping[str, float | None]) -> dict[str, float | None]:
-    return {name: each["value"], f"{name}_low": each["low"], f"{name}_high": each["high"]}

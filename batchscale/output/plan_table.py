@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from analysis.formatting import interval
-from batchscale.output.tables import Format, as_json, notes, render
+from batchscale.output.tables import Format, answer_json, end_columns, notes, render
 from results.counts import count
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ _FROM = 1.5
 def plans(answer: Mapping[str, Any], format: Format) -> str:
     """The text of ``batchscale plan``. JSON is what ``batchscale.plan`` returns."""
     if format == "json":
-        return json.dumps(as_json(dict(answer)), indent=2, ensure_ascii=False) + "\n"
+        return answer_json(answer)
     made = answer["plans"]
     if format == "csv":
         return render([row for plan in made for row in _flat(plan)], "csv")
@@ -151,10 +150,6 @@ def _flat(plan: Answer) -> list[dict[str, Any]]:
         for name in ("devices", "batch_size", "step_seconds", "frontier"):
             row[name] = choice[name]
         for name in ("steps", "seconds", "cost", "saves"):
-            ends = choice[name] or dict.fromkeys(("value", "low", "high"))
-            row |= {f"{name}{end}": ends[key] for key, end in _SUFFIXES.items()}
+            row |= end_columns(name, choice[name])
         rows.append(row)
     return rows
-
-
-_SUFFIXES = {"value": "", "low": "_low", "high": "_high"}

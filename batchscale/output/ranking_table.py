@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.formatting import interval
-from batchscale.output.tables import Format, as_json, notes, render
+from batchscale.output import tables
+from batchscale.output.tables import Format, ends, notes, render
 from results.counts import count
 
 Ranking = Mapping[str, Any]
@@ -18,7 +17,7 @@ def rankings(answers: Sequence[Ranking], format: Format) -> str:
     """The text of ``batchscale regimes --read final`` without a target. JSON is what
     ``batchscale.best_at_batch`` returns; CSV has a row a budget, batch size and curve."""
     if format == "json":
-        return json.dumps(as_json(list(answers)), indent=2, ensure_ascii=False) + "\n"
+        return tables.answer_json(answers)
     if format == "csv":
         return render([row for answer in answers for row in _flat(answer)], "csv")
     return "\n".join(_table(answer, format) for answer in answers)
@@ -40,7 +39,7 @@ def _table(answer: Ranking, format: Format) -> str:
     workload = f"{answer['workload']}: " if answer["workload"] else ""
     better = "least" if answer["lower_is_better"] else "largest"
     lines = [
-        f"{workload}{answer['metric']} at a budget of {_number(answer['budget'])} "
+        f"{workload}{answer['metric']} at a budget of {tables.budget_text(answer['budget'])} "
         f"{answer['unit']}, the {better} first: means ± standard errors",
         f"told apart: at {answer['alpha']:.0%}, corrected for "
         f"{count(answer['comparisons'], 'comparison')}; intervals are of {answer['level']:.0%}; "
@@ -53,10 +52,6 @@ def _table(answer: Ranking, format: Format) -> str:
         *notes([("", answer["notes"])]),
     ]
     return "\n".join(lines) + "\n"
-
-
-def _number(budget: float) -> str:
-    return f"{budget:,.4g}" if budget < 1e4 else f"{budget:.3g}"
 
 
 def _place(each: Mapping[str, Any]) -> str:
@@ -79,19 +74,19 @@ def _apart(row: Mapping[str, Any], alpha: float) -> str:
 
 def _first(sentence: str) -> str:
     """A sentence that begins with a curve's name keeps its letters."""
-    return sentence if " cross at " in sentence else f"{sentence[0].upper()}{sentence[1:]}"
+    return sentence if " cross at " in sentence else tables.capitalized(sentence)
 
 
 def _best(answer: Ranking) -> list[str]:
     tested = [row["batch_size"] for row in answer["batch_sizes"]]
     lines = []
     for curve, best in answer["best_batch_sizes"].items():
-        ends = interval(best["value"], best["low"], best["high"])
         at = {tested[0]: " (the smallest)", tested[-1]: " (the largest)"}.get(
             best["best_tested"], ""
         )
         lines.append(
-            f"Best batch size of {curve}: {ends}; of those tested {best['best_tested']:,}{at}."
+            f"Best batch size of {curve}: {ends(best)}; of those tested "
+            f"{best['best_tested']:,}{at}."
         )
     return lines
 

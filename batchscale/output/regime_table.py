@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analysis.fit.interval import COLUMNS
-from analysis.formatting import interval, units
-from batchscale.output.tables import Format, as_json, notes, render, text
+from analysis.formatting import units
+from batchscale.output import tables
+from batchscale.output.tables import Format, ends, notes, render, text
 
 _DEFINED = "critical_batch_size_"
 """Begins the column of a further definition."""
@@ -40,8 +41,7 @@ def regimes(curves: Sequence[Curve], format: Format) -> str:
     """The text of ``batchscale regimes``. JSON is what the API returns; infinities, which
     it lacks, are text."""
     if format == "json":
-        plain = as_json(list(curves))
-        return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return tables.answer_json(curves)
     if format == "csv":
         return render([_flat(curve) for curve in curves], "csv")
     by_data_set: dict[Any, list[Curve]] = {}
@@ -147,7 +147,7 @@ def _row(
     }
     for name in [*([_BEST] if penalized else []), *_quantities(curve)]:
         title = f"min_{unit}" if name == "min_examples" else name
-        row[title] = interval(*(curve[name][end] for end in ("value", "low", "high")))
+        row[title] = ends(curve[name])
     if penalized and curve.get("small_batch_penalty") is None:
         row[_BEST] = ""
     row["slopes"] = _slopes(curve["slopes"])
@@ -164,11 +164,7 @@ def _flat(curve: Curve) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in curve.items():
         if name in (_BEST, _EFFECT, *_quantities(curve)):
-            flat |= {
-                name: value["value"],
-                f"{name}_low": value["low"],
-                f"{name}_high": value["high"],
-            }
+            flat |= tables.end_columns(name, value)
         elif name == "against":
             flat |= _flat_ratios(value)
         elif name == "law":
@@ -178,7 +174,8 @@ def _flat(curve: Curve) -> dict[str, Any]:
         elif name == "notes":
             flat[name] = " ".join(value)
         elif name == "slopes":
-            flat |= _flat_slopes(value)
+            for end, slope in value.items():
+                flat |= tables.end_columns(f"slope_{end}", slope)
         elif name == "level_ends":
             flat |= {f"level_{end}_end": is_level for end, is_level in value.items()}
         elif name in ("points", "note_codes"):
@@ -188,31 +185,21 @@ def _flat(curve: Curve) -> dict[str, Any]:
     return flat
 
 
-def _flat_slopes(slopes: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        f"slope_{name}" + ("" if end == "value" else f"_{end}"): number
-        for name, slope in slopes.items()
-        for end, number in slope.items()
-    }
-
-
 def _flat_ratios(against: Mapping[str, Any] | None) -> dict[str, Any]:
     """The baseline's label, and each ratio with its ends; empty cells for the baseline itself."""
     flat = {"baseline": None if against is None else against["baseline"]}
     for name in COLUMNS:
-        ratio = {} if against is None else against["ratios"][name]
-        for end in ("value", "low", "high"):
-            suffix = "" if end == "value" else f"_{end}"
-            flat[f"{name}_ratio{suffix}"] = ratio.get(end)
+        flat |= tables.end_columns(f"{name}_ratio", against and against["ratios"][name])
     return flat
 
 
 def _flat_law(law: Mapping[str, Any]) -> dict[str, Any]:
-    flat = {"law_against": law["against"], "law_scatter": law["scatter"]}
-    for name in ("exponent", "coefficient"):
-        for end, number in law[name].items():
-            flat[f"law_{name}" + ("" if end == "value" else f"_{end}")] = number
-    return flat
+    return {
+        "law_against": law["against"],
+        "law_scatter": law["scatter"],
+        **tables.end_columns("law_exponent", law["exponent"]),
+        **tables.end_columns("law_coefficient", law["coefficient"]),
+    }
 
 
 def _sentences(curves: Sequence[Curve]) -> list[str]:
@@ -224,7 +211,7 @@ def _sentences(curves: Sequence[Curve]) -> list[str]:
     sentences |= {
         pair["sentence"]: None for curve in curves for pair in curve.get("crossovers", ())
     }
-    lines = [f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences]
+    lines = [f"{tables.capitalized(sentence)}." for sentence in sentences]
     return ["", *lines] if lines else []
 
 

@@ -38,6 +38,7 @@ _LATEX = {
     "\n": " ",
 }
 _MARKDOWN = re.compile(r"[|\\<>\n]|&(?=#?\w+;)|\]\(")
+_ENDS = {"": "value", "_low": "low", "_high": "high"}
 _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -109,6 +110,33 @@ def notes(curves: Iterable[tuple[str, Iterable[str]]]) -> list[str]:
         for note, whose in about.items()
     ]
     return ["", *lines] if lines else []
+
+
+def ends(each: Mapping[str, Any]) -> str:
+    """An interval as text, ``64 [48, 90]``."""
+    from analysis.formatting import interval  # not at start: it brings NumPy
+
+    return interval(each["value"], each["low"], each["high"])
+
+
+def end_columns(name: str, each: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The columns of an interval: ``name``, ``name_low`` and ``name_high``; nulls for None."""
+    return {name + suffix: each and each[end] for suffix, end in _ENDS.items()}
+
+
+def budget_text(budget: float) -> str:
+    """``2,048``; from ten thousand on three digits, ``1.5e+06``."""
+    return f"{budget:,.4g}" if budget < 1e4 else f"{budget:.3g}"
+
+
+def capitalized(sentence: str) -> str:
+    """With its first letter large, the others as they are."""
+    return f"{sentence[0].upper()}{sentence[1:]}"
+
+
+def answer_json(answer: Any) -> str:
+    """What a command answers, as its ``--format json`` prints it."""
+    return json.dumps(as_json(answer), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def text(value: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,15 +10,14 @@ from analysis.fit.comparisons import ratio_text
 from analysis.fit.interval import Interval
 from analysis.techniques.pooled import PooledTable
 from analysis.techniques.table import RATIOS, Row, Table, p_text
-from batchscale.output.tables import Format, as_json, notes, render, text
+from batchscale.output.tables import Format, answer_json, capitalized, notes, render, text
 from results.counts import count
 
 
 def techniques(table: Table, format: Format) -> str:
     """The text of ``batchscale techniques``. JSON is what the API returns."""
     if format == "json":
-        plain = as_json(table.to_dicts())
-        return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return answer_json(table.to_dicts())
     if format == "csv":
         return render([_flat(each) for each in table.to_dicts()], "csv")
     columns = _varying(table.rows)
@@ -36,13 +34,13 @@ def techniques(table: Table, format: Format) -> str:
     if format == "latex":
         return f"% {head.replace('%', ' %')}\n{rendered}"
     if format == "markdown":
-        return f"{rendered}\n{head[0].upper()}{head[1:]}.\n"
+        return f"{rendered}\n{capitalized(head)}.\n"
     lines = [
         head,
         "",
         rendered.rstrip("\n"),
         "",
-        *dict.fromkeys(f"{row.sentence[0].upper()}{row.sentence[1:]}." for row in table.rows),
+        *dict.fromkeys(f"{capitalized(row.sentence)}." for row in table.rows),
         *notes((row.name, row.notes) for row in table.rows),
     ]
     return "\n".join(lines) + "\n"
@@ -51,8 +49,7 @@ def techniques(table: Table, format: Format) -> str:
 def pooled(table: PooledTable, format: Format) -> str:
     """The text of ``batchscale techniques --pool``. JSON is what the API returns."""
     if format == "json":
-        plain = as_json(table.to_dicts())
-        return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return answer_json(table.to_dicts())
     rows = [
         {
             "technique": name,
@@ -73,7 +70,7 @@ def pooled(table: PooledTable, format: Format) -> str:
         f"p-values are {table.correction.text.format(count(table.compared, 'mean'))}"
     )
     if format == "markdown":
-        return f"{rendered}\n{head[0].upper()}{head[1:]}.\n"
+        return f"{rendered}\n{capitalized(head)}.\n"
     return f"{head}\n\n{rendered}"
 
 

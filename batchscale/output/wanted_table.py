@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from batchscale.output.tables import Format, as_json, render
+from batchscale.output.tables import Format, answer_json, render
 from batchscale.output.tally import clock
 from results.counts import count
 
@@ -24,9 +24,7 @@ def wanted(made: Sequence[CurvePlan], want: Want, source: str, format: Format) -
     """
     rows = [row for each in made for row in each.rows()]
     if format == "json":
-        import json
-
-        return json.dumps(as_json(rows), indent=2, ensure_ascii=False) + "\n"
+        return answer_json(rows)
     if format == "csv":
         texts = [{**row, "batch_sizes": " ".join(map(str, row["batch_sizes"]))} for row in rows]
         return render(texts, "csv")
