@@ -54,50 +54,29 @@ if TYPE_CHECKING:
     from workloads import Workload as Workload
     from workloads.errors import WorkloadError as WorkloadError
 
-_HOMES = {
-    "branch": "batchscale.branches:branch",
-    "best_at_batch": "batchscale.analysis:best_at_batch",
-    "check": "batchscale.api:check",
-    "compact": "batchscale.upkeep:compact",
-    "export": "batchscale.exchange:export",
-    "fsck": "batchscale.upkeep:fsck",
-    "laws": "batchscale.analysis:laws",
-    "list": "batchscale.api:listing",
-    "logs": "batchscale.api:logs",
-    "new": "batchscale.api:new",
-    "noise_scales": "batchscale.recorded_noise:noise_scales",
-    "open": "batchscale.api:open",
-    "optimal_batch": "batchscale.analysis:optimal_batch",
-    "plan": "batchscale.planning.devices:plan",
-    "plot": "batchscale.analysis:plot",
-    "query": "batchscale.api:query",
-    "regimes": "batchscale.analysis:regimes",
-    "report": "batchscale.reporting:report",
-    "rerun": "batchscale.training:rerun",
-    "serve": "batchscale.analysis:serve",
-    "status": "batchscale.api:status",
-    "step_times": "batchscale.planning.devices:step_times",
-    "sweep": "batchscale.api:sweep",
-    "take_in": "batchscale.api:take_in",
-    "techniques": "batchscale.analysis:techniques",
-    "trial": "batchscale.training:trial",
-    "NoiseScale": "batchscale.noise.scale:NoiseScale",
-    "Run": "batchscale.run:Run",
-    "ParallelLayout": "experiments.parallel:ParallelLayout",
-    "Schedule": "experiments.schedules:Schedule",
-    "Technique": "experiments.techniques:Technique",
-    "Classification": "workloads:Classification",
-    "GeneratedSplit": "workloads:GeneratedSplit",
-    "LanguageModel": "workloads:LanguageModel",
-    "LayoutPlan": "workloads:LayoutPlan",
-    "SequencePlan": "workloads:SequencePlan",
-    "TokenStream": "workloads:TokenStream",
-    "Workload": "workloads:Workload",
-    "Target": "results.targets.target:Target",
-    "ExperimentError": "experiments.errors:ExperimentError",
-    "ResultsError": "results.errors:ResultsError",
-    "WorkloadError": "workloads.errors:WorkloadError",
+_MODULES = {
+    "batchscale.analysis": "best_at_batch laws optimal_batch plot regimes serve techniques",
+    "batchscale.api": "check list logs new open query status sweep take_in",
+    "batchscale.branches": "branch",
+    "batchscale.exchange": "export",
+    "batchscale.noise.scale": "NoiseScale",
+    "batchscale.planning.devices": "plan step_times",
+    "batchscale.recorded_noise": "noise_scales",
+    "batchscale.reporting": "report",
+    "batchscale.run": "Run",
+    "batchscale.training": "rerun trial",
+    "batchscale.upkeep": "compact fsck",
+    "experiments.errors": "ExperimentError",
+    "experiments.parallel": "ParallelLayout",
+    "experiments.schedules": "Schedule",
+    "experiments.techniques": "Technique",
+    "results.errors": "ResultsError",
+    "results.targets.target": "Target",
+    "workloads": "Classification GeneratedSplit LanguageModel LayoutPlan SequencePlan TokenStream "
+    "Workload",
+    "workloads.errors": "WorkloadError",
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = sorted(_HOMES)
 
@@ -109,8 +88,8 @@ def __getattr__(name: str) -> Any:
         return version("batchscale")
     if name not in _HOMES:
         raise AttributeError(f"module 'batchscale' has no attribute {name!r}")
-    module, attribute = _HOMES[name].split(":")
-    value = getattr(importlib.import_module(module), attribute)
+    attribute = "listing" if name == "list" else name
+    value = getattr(importlib.import_module(_HOMES[name]), attribute)
     if isinstance(value, FunctionType):
         from workloads.user_code.import_guard import entry_point
 
