@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from results.errors import escaped
@@ -23,9 +24,15 @@ def cell(text: str) -> str:
 
 def cells(frame: pd.DataFrame) -> pd.DataFrame:
     """A table with such texts and names of columns."""
-    safe = frame.copy(deep=False)
+    names = [cell(str(name)) for name in frame.columns]
+    return with_texts(frame, cell).set_axis(names, axis=1)
+
+
+def with_texts(frame: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
+    """A table with each text changed; columns in which none is different keep their type."""
+    changed = frame.copy(deep=False)
     for place, (_, column) in enumerate(frame.items()):  # two columns may have one name
-        if any(isinstance(value, str) and cell(value) != value for value in column):
-            clean = column.map(lambda value: cell(value) if isinstance(value, str) else value)
-            safe.isetitem(place, clean.array)
-    return safe.set_axis([cell(str(name)) for name in frame.columns], axis=1)
+        if any(isinstance(value, str) and change(value) != value for value in column):
+            clean = column.map(lambda value: change(value) if isinstance(value, str) else value)
+            changed.isetitem(place, clean.array)
+    return changed

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from results.errors import ResultsError
-from results.storage.cells import cells
+from results.storage.cells import cells, with_texts
 from results.storage.disk_errors import writing
 from results.storage.masking import is_address, masked
 from results.storage.whole_file import write_file
@@ -35,16 +35,6 @@ def destination(path: str | Path) -> Path:
     return Path(path)
 
 
-def without_keys(frame: pd.DataFrame) -> pd.DataFrame:
-    """The table with the keys in its addresses masked."""
-    masked_frame = frame.copy(deep=False)
-    for place, (_, column) in enumerate(frame.items()):  # two columns may have one name
-        if column.map(lambda cell: isinstance(cell, str) and masked(cell) != cell).any():
-            clean = column.map(lambda cell: masked(cell) if isinstance(cell, str) else cell)
-            masked_frame.isetitem(place, clean.array)
-    return masked_frame
-
-
 def save(frame: pd.DataFrame, path: str | Path) -> None:
     """Write ``frame`` as CSV, Parquet or JSON (a list of rows), replacing a file of that name.
 
@@ -61,7 +51,7 @@ def save(frame: pd.DataFrame, path: str | Path) -> None:
         )
     if not target.absolute().parent.is_dir():
         raise ResultsError(f"cannot write {target}: there is no folder {target.parent}")
-    frame = without_keys(frame)
+    frame = with_texts(frame, masked)  # without the keys in its addresses
     if suffix == ".csv":
         data = cells(frame).to_csv(index=False).encode()
     elif suffix == ".json":
