@@ -135,15 +135,7 @@ class Registry:
     def names(self) -> dict[str, str]:
         """Each name with one line that describes it."""
         files = sorted((Path(__file__).parent / f"{self.verb}s").glob("[!_]*.py"))
-        return {
-            file.stem.replace("_", "-"): (
-                ast.get_docstring(ast.parse(file.read_text("utf-8"))) or ""
-            )
-            .partition("\n\n")[0]
-            .replace("\n", " ")
-            .rstrip(".")
-            for file in files
-        }
+        return {file.stem.replace("_", "-"): description(file) for file in files}
 
     def knows(self, name: str) -> bool:
         """Whether there is one of this name."""
@@ -165,6 +157,12 @@ class Registry:
         stem = name.replace("-", "_")
         module = import_module(f"results.{self.verb}s.{stem}")
         return Extension(self.verb, name, getattr(module, f"{self.verb}_{stem}"))
+
+
+def description(file: Path) -> str:
+    """The first paragraph of a file's docstring, as one line; the file is not executed."""
+    text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    return " ".join(text.partition("\n\n")[0].split()).removesuffix(".")
 
 
 IMPORTS, EXPORTS = Registry("import"), Registry("export")

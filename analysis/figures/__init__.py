@@ -13,7 +13,6 @@ file has
 
 from __future__ import annotations
 
-import ast
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -30,6 +29,7 @@ from analysis.curves.curve import Curve
 from analysis.figure_data import FigureData
 from analysis.fit.regimes import Regimes
 from results.errors import ResultsError, nearest
+from results.extensions import description
 from results.storage.cells import cells
 
 if TYPE_CHECKING:
@@ -116,12 +116,6 @@ def files() -> dict[str, Path]:
 def names() -> dict[str, str]:
     """Each packaged figure's name, and its description."""
     return {name: description(path) for name, path in files().items()}
-
-
-def description(path: Path) -> str:
-    """The first paragraph of a file's docstring, as one line; the file is not executed."""
-    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return " ".join(text.partition("\n\n")[0].split()).removesuffix(".")
 
 
 def get(name: str) -> FigureKind:
