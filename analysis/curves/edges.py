@@ -63,7 +63,6 @@ def edge(
     near_best: Sequence[Mapping[str, Any]] = (),
     *,
     budget_steps: float | None = None,
-    margin: float = MARGIN,
 ) -> list[Edge]:
     """The ends of the dimensions of ``space`` on which the optimum sits; empty where there is none.
 
@@ -92,18 +91,18 @@ def edge(
         low, high = float(bounds[0]), float(bounds[1])
         # A length that is a share of the budget cannot be longer than the budget.
         whole_budget = name not in best and name + _STEPS in best and high == 1.0
-        if min(places) < margin and (scale, low) not in _NATURAL:
+        if min(places) < MARGIN and (scale, low) not in _NATURAL:
             edges.append(
                 Edge(
                     dimension=name, side="low", position=min(places), bound=low,
-                    verdict="edge" if first < margin else "near",
+                    verdict="edge" if first < MARGIN else "near",
                 )
             )  # fmt: skip
-        if max(places) > 1 - margin and not whole_budget:
+        if max(places) > 1 - MARGIN and not whole_budget:
             edges.append(
                 Edge(
                     dimension=name, side="high", position=max(places), bound=high,
-                    verdict="edge" if first > 1 - margin else "near",
+                    verdict="edge" if first > 1 - MARGIN else "near",
                 )
             )  # fmt: skip
     return edges
