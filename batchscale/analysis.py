@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack, cast
 
+import analysis
 from analysis.figure_data import Query
 from batchscale import answers
 from batchscale.output.errors import CommandError
@@ -143,9 +144,11 @@ def techniques(
         ``p_corrected``; ``prediction``, the interval of another workload's ratio; ``scatter``
         between workloads; the ``workloads``, and those that are ``left_out``.
     """
+    from analysis.techniques.pooled import pooled
+
     query = query_of(sources, options, under=answers.limits(under))
     made = answers.techniques(query, correction=correction, quantities=quantities)
-    return (answers.pooled(made) if pool else made).to_dicts()
+    return (pooled(made) if pool else made).to_dicts()
 
 
 def laws(
@@ -170,8 +173,12 @@ def laws(
         For each law ``exponent`` and ``coefficient`` with intervals, ``scatter`` about it in log
         units, the ``sizes`` and ``curves`` it rests on, a ``sentence``, ``notes``.
     """
-    query = query_of(sources, options, definition=definition)
-    return answers.laws(query, against, quantity=quantity, sizes=sizes)
+    data = answers.fitted(query_of(sources, options, definition=definition), None)
+    fitted = analysis.laws(data.curves, data.regimes, against, quantity=quantity, sizes=sizes)
+    return [
+        {**law.to_dict(), "curves": [data.curves[row].label for row in rows]}
+        for law, rows in fitted
+    ]
 
 
 def optimal_batch(

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from analysis.figures import FigureKind
-    from analysis.techniques.pooled import PooledTable
     from analysis.techniques.table import Table
 
 
@@ -114,34 +113,6 @@ def techniques(
     return table(fitted(query, progress), correction=correction, quantities=quantities)
 
 
-def pooled(table: Table) -> PooledTable:
-    """The same over all workloads.
-
-    Raises:
-        ResultsError: fewer than three workloads, or several ratios of one.
-    """
-    from analysis.techniques.pooled import pooled
-
-    return pooled(table)
-
-
-def laws(
-    query: Query, against: str, *, quantity: str, sizes: Mapping[str, float] | None
-) -> list[dict[str, Any]]:
-    """A law for each training algorithm; its curves' labels are among its ``curves``.
-
-    Raises:
-        ResultsError: as ``regimes`` does.
-    """
-    data = fitted(query, None)
-    return [
-        {**law.to_dict(), "curves": [data.curves[row].label for row in rows]}
-        for law, rows in analysis.laws(
-            data.curves, data.regimes, against, quantity=quantity, sizes=sizes
-        )
-    ]
-
-
 def optimal_batch(query: Query, progress: Progress | None = None) -> list[dict[str, Any]]:
     """The batch size of least final loss at each budget, and its law, for each curve.
 
@@ -166,9 +137,7 @@ def best_at_batch(query: Query, progress: Progress | None = None) -> list[dict[s
     return [each.to_dict() for each in rankings(FigureData(query, progress=progress).final_losses)]
 
 
-def save_figure(
-    figure: FigureKind, data: FigureData, output: str | Path, width: str | float | None = None
-) -> None:
+def save_figure(figure: FigureKind, data: FigureData, output: str | Path) -> None:
     """Draw a command's figure, and write it with a CSV file of its numbers beside it.
 
     Raises:
@@ -177,7 +146,7 @@ def save_figure(
     from analysis import figures
 
     path = destination(output)
-    drawn = figures.draw(figure, data, width=width)
+    drawn = figures.draw(figure, data)
     make_folder(path)
     figures.save(drawn, path, figures.numbers(figure, data))
 

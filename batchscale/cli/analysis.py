@@ -152,6 +152,7 @@ def techniques(
 
     Ratios with intervals, and p-values corrected for how many are compared.
     """
+    from analysis.techniques.pooled import pooled
     from batchscale import answers
     from batchscale.output import technique_table
     from batchscale.output.progress import ProgressLines
@@ -164,7 +165,7 @@ def techniques(
     )
     chosen = output_format(format, json)
     if pool:
-        print(technique_table.pooled(answers.pooled(table), chosen), end="")
+        print(technique_table.pooled(pooled(table), chosen), end="")
     else:
         print(technique_table.techniques(table, chosen), end="")
 
