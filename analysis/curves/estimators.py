@@ -17,6 +17,7 @@ dominated stopping r is ``keep`` (and ties), else every trial that reached the t
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, exp, log
@@ -241,14 +242,10 @@ def fewest(trials: int, known: int, most: float) -> int | None:
     if not known:
         return None
     # The censored weight falls with n, to 0 at all of the trials.
-    low, high = 1, trials
-    while low < high:
-        n = (low + high) // 2
-        if weights(trials, n, known)[1] <= most * (1 + 1e-12):
-            high = n
-        else:
-            low = n + 1
-    return low
+    enough = most * (1 + 1e-12)
+    return 1 + bisect_left(
+        range(1, trials), True, key=lambda n: bool(weights(trials, n, known)[1] <= enough)
+    )
 
 
 def least_known(trials: int, n: int, most: float) -> int:
