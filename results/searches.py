@@ -64,12 +64,8 @@ def belongs(trials: pd.DataFrame, search: Any, seed: Any = None) -> NDArray[np.b
         drawn = drawn & (seeds.isna() | seeds.eq(seed)).to_numpy(dtype=bool, na_value=True)
     if not isinstance(search, str):
         return drawn
-    return drawn | also(trials["other_searches"], search)
-
-
-def also(others: pd.Series, search: str) -> NDArray[np.bool_]:
-    """Whether ``search`` is among the ``other_searches`` (JSON text or null), (n,)."""
-    return others.astype(object).map(lambda text: search in rows_of(text)).to_numpy(dtype=bool)
+    others = trials["other_searches"].astype(object)
+    return drawn | others.map(lambda text: search in rows_of(text)).to_numpy(dtype=bool)
 
 
 def rows_of(others: Any) -> dict[str, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
@@ -68,7 +68,7 @@ def fragments(
 ) -> dict[str, ds.ParquetFileFragment]:
     """File name (relative to the root) to fragment, without replaced files; see ``dataset``."""
     every = all_fragments(location, table, experiment)
-    excluded = replaced(every)
+    excluded = {other for name, fragment in every.items() for other in replaces(name, fragment)}
     return {name: fragment for name, fragment in every.items() if name not in excluded}
 
 
@@ -120,11 +120,6 @@ def names(location: Location, folder: str) -> list[str]:
         if listed == before:
             break
     return listed or []
-
-
-def replaced(files: Mapping[str, ds.ParquetFileFragment]) -> set[str]:
-    """The files whose rows are in a compacted file among ``files``."""
-    return {other for name, fragment in files.items() for other in replaces(name, fragment)}
 
 
 def replaces(name: str, fragment: ds.ParquetFileFragment) -> frozenset[str]:
