@@ -71,7 +71,8 @@ def _ending(made: CurvePlan, want: Want, source: str) -> str:
             f"nothing here is expected to be within {want.factor:g}: the largest gives {interval}, "
             f"and {last.share:.0%} of its simulated sweeps are within it{_why_open(last)}"
         )
-    return f"next: {command(chosen, source, max(made.expected, key=_sizes_of).design.batch_sizes)}"
+    every = max((each.design.batch_sizes for each in made.expected), key=len)
+    return f"next: {command(chosen, source, every)}"
 
 
 def _why_open(last: Expected) -> str:
@@ -81,10 +82,6 @@ def _why_open(last: Expected) -> str:
         f"; in {last.open:.0%} an end of the curve is not surely level: batch sizes beyond it help "
         "more than trials"
     )
-
-
-def _sizes_of(each: Expected) -> int:
-    return len(each.design.batch_sizes)
 
 
 def command(chosen: Expected, source: str, every: Sequence[int]) -> str:
