@@ -182,9 +182,7 @@ def laws(
 
 
 def optimal_batch(
-    *sources: Source,
-    under: Sequence[str] | None = None,
-    **options: Unpack[QueryOptions],
+    *sources: Source, under: Sequence[str] | None = None, **options: Unpack[QueryOptions]
 ) -> list[dict[str, Any]]:
     """The batch size of least final loss at each budget D, B_opt(D), and its law B_opt = k · D^p.
 
@@ -206,9 +204,7 @@ def optimal_batch(
 
 
 def best_at_batch(
-    *sources: Source,
-    under: Sequence[str] | None = None,
-    **options: Unpack[QueryOptions],
+    *sources: Source, under: Sequence[str] | None = None, **options: Unpack[QueryOptions]
 ) -> list[dict[str, Any]]:
     """Which curve is best at which batch size, by the final losses of runs with one budget.
 

@@ -312,11 +312,7 @@ def make_folder(path: Path) -> None:
 
 
 def report(
-    query: Query,
-    output: str | Path,
-    *,
-    title: str | None = None,
-    progress: Progress | None = None,
+    query: Query, output: str | Path, *, title: str | None = None, progress: Progress | None = None
 ) -> Path:
     """Write the report of a query; its path.
 

@@ -9,10 +9,7 @@ from analysis.fit.interval import Interval
 from batchscale.analysis import QueryOptions, Source, query_of
 
 
-def noise_scales(
-    *sources: Source,
-    **options: Unpack[QueryOptions],
-) -> list[dict[str, Any]]:
+def noise_scales(*sources: Source, **options: Unpack[QueryOptions]) -> list[dict[str, Any]]:
     """The gradient noise scales that trials with the technique ``noise_scale`` have recorded.
 
     The options are those of ``regimes``.

@@ -35,11 +35,7 @@ class DatasetLostError(ResultsError):
 
 
 def nearest(
-    name: str,
-    names: Iterable[str],
-    otherwise: str | None = None,
-    *,
-    form: str = "did you mean {}?",
+    name: str, names: Iterable[str], otherwise: str | None = None, *, form: str = "did you mean {}?"
 ) -> str | None:
     """A hint with the name in ``names`` most similar to ``name``; ``otherwise`` if none is
     similar."""

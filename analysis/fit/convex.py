@@ -76,10 +76,7 @@ class Points:
     def take(self, places: NDArray[np.bool_]) -> Points:
         """Some of the points."""
         return Points(
-            x=self.x[places],
-            y=self.y[places],
-            variance=self.variance[places],
-            unknown=self.unknown,
+            x=self.x[places], y=self.y[places], variance=self.variance[places], unknown=self.unknown
         )
 
     @property

@@ -151,10 +151,7 @@ def defined(definition: str | None, interval: Interval | None) -> dict[str, Any]
 
 def penalized(best: Interval | None, factor: float | None) -> dict[str, Any]:
     """A small-batch penalty as ``to_dict`` has it; nulls without one."""
-    return {
-        "best_batch_size": (best or Interval()).to_dict(),
-        "small_batch_penalty": factor,
-    }
+    return {"best_batch_size": (best or Interval()).to_dict(), "small_batch_penalty": factor}
 
 
 def regimes(

@@ -23,12 +23,7 @@ from results.errors import ResultsError
 from results.noise_estimate import NoiseEstimate, Row, estimate
 
 RECORDED = ("train_noise_steps", "train_noise_gradient", "train_noise_variance")
-WINDOWS = {
-    "path": (0.0, 1.0),
-    "beginning": (0.0, 0.25),
-    "half": (0.4, 0.6),
-    "end": (0.75, 1.0),
-}
+WINDOWS = {"path": (0.0, 1.0), "beginning": (0.0, 0.25), "half": (0.4, 0.6), "end": (0.75, 1.0)}
 """Parts of the trajectory to the target, as shares of its steps."""
 BEST = 3
 NEAR = 1.25

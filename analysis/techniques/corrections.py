@@ -116,11 +116,7 @@ CORRECTIONS: Mapping[str, Correction] = {
             text="corrected for {} by the false discovery rate of Benjamini and Hochberg",
             of=false_discovery_rate,
         ),
-        Correction(
-            name="dunnett",
-            text="corrected for {} by Dunnett's method",
-            of=dunnett,
-        ),
+        Correction(name="dunnett", text="corrected for {} by Dunnett's method", of=dunnett),
         Correction(name="none", text="not corrected for {}", of=lambda p_values, _: p_values),
     )
 }

@@ -62,8 +62,7 @@ def regimes(
     crossover: Annotated[
         bool,
         typer.Option(
-            "--crossover",
-            help="Add the batch sizes at which the curves of each pair cross.",
+            "--crossover", help="Add the batch sizes at which the curves of each pair cross."
         ),
     ] = False,
     optimal_batch: Annotated[
@@ -175,15 +174,13 @@ def plot(
     figure: Annotated[
         str,
         typer.Argument(
-            metavar="FIGURE",
-            help="A name from batchscale list figures, or file.py:function.",
+            metavar="FIGURE", help="A name from batchscale list figures, or file.py:function."
         ),
     ],
     query: Query,
     under: Under = None,
     option: Annotated[
-        list[str] | None,
-        option("--option", "NAME=VALUE", "An option of this figure alone."),
+        list[str] | None, option("--option", "NAME=VALUE", "An option of this figure alone.")
     ] = None,
     width: Annotated[
         str | None,

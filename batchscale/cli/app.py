@@ -70,8 +70,7 @@ def _options(
         bool, typer.Option("--debug", help="Show the whole traceback of an error.")
     ] = False,
     version: Annotated[
-        bool,
-        typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Options that every command takes, before its name or after."""

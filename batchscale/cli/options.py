@@ -20,8 +20,7 @@ _DEFAULT = " Default: $BATCHSCALE_RESULTS, or results/runs."
 
 Source = Annotated[str | None, typer.Argument(help=SOURCE + _DEFAULT)]
 Folder = Annotated[
-    str | None,
-    typer.Argument(help="A results folder or URI." + _DEFAULT, metavar="RESULTS"),
+    str | None, typer.Argument(help="A results folder or URI." + _DEFAULT, metavar="RESULTS")
 ]
 Sources = Annotated[list[str], typer.Argument(help=SOURCE, metavar="SOURCE", show_default=False)]
 
@@ -39,8 +38,7 @@ Target = Annotated[
     ),
 ]
 Where = Annotated[
-    str | None,
-    option("--where", "SQL", "Only trials for which this holds: \"optimizer = 'sgd'\"."),
+    str | None, option("--where", "SQL", "Only trials for which this holds: \"optimizer = 'sgd'\".")
 ]
 By = Annotated[
     list[str] | None,

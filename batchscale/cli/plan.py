@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from batchscale.cli.options import (
-    SOURCE,
-    Device,
-    Fmt,
-    Json,
-    Out,
-    option,
-    output_format,
-    with_query,
-)
+from batchscale.cli.options import SOURCE, Device, Fmt, Json, Out, option, output_format, with_query
 
 if TYPE_CHECKING:
     from analysis.figure_data import Query

@@ -46,8 +46,7 @@ def sweep(
         option("--set", "KEY=VALUE", "Replace a value of the file: --set trials=8."),
     ] = None,
     for_: Annotated[
-        str | None,
-        option("--for", "TIME", "Stop after this time, as on Ctrl-C: 2h, 90m, 1h30m."),
+        str | None, option("--for", "TIME", "Stop after this time, as on Ctrl-C: 2h, 90m, 1h30m.")
     ] = None,
     snapshot_every: Annotated[
         str | None,
@@ -95,8 +94,7 @@ def sweep(
         ),
     ] = False,
     want: Annotated[
-        str | None,
-        option("--want", "TEXT", 'Of --plan: "critical_batch_size within 1.3".'),
+        str | None, option("--want", "TEXT", 'Of --plan: "critical_batch_size within 1.3".')
     ] = None,
     keep_old: Annotated[
         bool,
@@ -105,8 +103,7 @@ def sweep(
         ),
     ] = False,
     retrain: Annotated[
-        bool,
-        typer.Option("--retrain", help="If the workload's code has changed: train all again."),
+        bool, typer.Option("--retrain", help="If the workload's code has changed: train all again.")
     ] = False,
     format: Fmt = "table",
     json: Json = False,

@@ -56,8 +56,7 @@ def trial(
     engine: Annotated[str, typer.Option(help="module or stacked.")] = "module",
     seed: Annotated[int, typer.Option(help="The seed of all random numbers.")] = 0,
     from_: Annotated[
-        str | None,
-        option("--from", "TRIAL_ID", "Repeat a recorded trial, in its engine."),
+        str | None, option("--from", "TRIAL_ID", "Repeat a recorded trial, in its engine.")
     ] = None,
     results: Results = None,
     trust: Annotated[
@@ -149,8 +148,7 @@ def check(
         ),
     ],
     fields: Annotated[
-        list[str] | None,
-        option("--param", "KEY=VALUE", "A field of the workload."),
+        list[str] | None, option("--param", "KEY=VALUE", "A field of the workload.")
     ] = None,
     batch_size: Annotated[
         int | None,

@@ -99,11 +99,7 @@ def _ending(answer: Answer, format: Format) -> list[str]:
     return ["\n".join(lines) + "\n"]
 
 
-_APART = {
-    True: "",
-    False: ", not told apart from the next",
-    None: ", as far as times are known",
-}
+_APART = {True: "", False: ", not told apart from the next", None: ", as far as times are known"}
 
 
 def _grouped(rows: Iterable[T], key: Callable[[T], Any]) -> list[tuple[Any, list[T]]]:

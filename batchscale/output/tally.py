@@ -68,9 +68,7 @@ class Tally:
                     event.infeasible + event.dominated + event.reached
                 )
                 self.studies[event.study] = _Study(
-                    planned=event,
-                    feasible=event.done - event.infeasible,
-                    reached=event.reached > 0,
+                    planned=event, feasible=event.done - event.infeasible, reached=event.reached > 0
                 )
             case messages.Begun():
                 self.packs[event.pack] = event

@@ -269,12 +269,7 @@ def _numbers(ranks: Sequence[int] | None, device: str) -> list[int]:
 
 
 def _subject(
-    curve: Curve,
-    point: Point,
-    data: FigureData,
-    trust: bool,
-    device: str,
-    known: dict[Any, Any],
+    curve: Curve, point: Point, data: FigureData, trust: bool, device: str, known: dict[Any, Any]
 ) -> Subject:
     """The best trial of a batch size, as ``rerun`` would train it again; ``known``: as ``study_of``
     has it.

@@ -67,10 +67,7 @@ def widened(table: TableFile) -> TableFile:
 
 
 def _spread(
-    table: TableFile,
-    keys: Sequence[str],
-    columns: dict[str, dict[str, str]],
-    drop: Collection[str],
+    table: TableFile, keys: Sequence[str], columns: dict[str, dict[str, str]], drop: Collection[str]
 ) -> TableFile:
     """``columns`` says, by key, which column takes up which one's cells in the rows of that key."""
     made = {}

@@ -90,7 +90,7 @@ _ENVIRONMENT = re.compile(
 _TIME = re.compile(r"\d{4}-\d\d-\d\d([T _]|$)|(\d+ days?,? )?\d+:\d\d(:\d\d(\.\d+)?)?$")
 _LONG = ("loss", "error", "entropy", "perplexity", "bits_per_byte", "accuracy", "recall", "score")
 _SHORT = {
-    *("ppl", "nll", "bpb", "wer", "mse", "mae", "fid", "acc", "top1", "top5", "auc", "f1", "bleu"),
+    *("ppl", "nll", "bpb", "wer", "mse", "mae", "fid", "acc", "top1", "top5", "auc", "f1", "bleu")
 }
 _SPLITS = ("train_", "validation_", "test_")
 

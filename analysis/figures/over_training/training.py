@@ -20,15 +20,7 @@ from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, ground, ink, tint, visible
 from analysis.figures.drawing.marks import OUTCOMES, entry
 from analysis.figures.drawing.page import Page
-from analysis.figures.drawing.style import (
-    BLUE,
-    DASHES,
-    ORANGE,
-    VERMILION,
-    grid,
-    log10_axis,
-    number,
-)
+from analysis.figures.drawing.style import BLUE, DASHES, ORANGE, VERMILION, grid, log10_axis, number
 from analysis.figures.drawing.text_fit import no_snake_case
 from analysis.formatting import units
 from results.counts import count
@@ -245,9 +237,7 @@ def _draw_bracket(ax: Axes, panel: _Panel, best: pd.Series) -> None:
 
 def _handles(panels: Sequence[_Panel]) -> list[Artist]:
     outcomes = {trial.became for panel in panels for trial in panel.point.trial_outcomes}
-    handles: list[Artist] = [
-        entry("target", color=ink(), linewidth=0.8, linestyle=DASHES),
-    ]
+    handles: list[Artist] = [entry("target", color=ink(), linewidth=0.8, linestyle=DASHES)]
     if not all(panel.point.censored for panel in panels):
         bracket = Patch(facecolor=_bracket_colour(), linewidth=0, label="last miss to first hit")
         handles = [entry("best trial", color=ink(), linewidth=1.2), bracket, *handles]

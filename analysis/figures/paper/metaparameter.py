@@ -9,13 +9,7 @@ from analysis.curves.curve import Curve
 from analysis.curves.points import Point
 from analysis.figure_data import FigureData
 from analysis.figures.drawing.facets import Pair
-from analysis.figures.paper.compared import (
-    ALGORITHM,
-    Varying,
-    grouped,
-    line_labels,
-    titles,
-)
+from analysis.figures.paper.compared import ALGORITHM, Varying, grouped, line_labels, titles
 from analysis.figures.paper.lines import panel_of
 from analysis.figures.paper.panels import Dot, Line, Panel, PanelFigure
 from results.errors import ResultsError

@@ -13,10 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tensorboardX.proto.api_pb2 import (
-    STATUS_FAILURE,
-    STATUS_SUCCESS,
-)
+from tensorboardX.proto.api_pb2 import STATUS_FAILURE, STATUS_SUCCESS
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.proto.plugin_hparams_pb2 import (
     HParamsPluginData,

@@ -18,8 +18,4 @@ def _read(path: Path) -> TableFile | None:
     return replace(table, means={"step": "step+1"})
 
 
-FORMAT = Format(
-    name="metrics.csv of Lightning",
-    files=("metrics.csv",),
-    read=_read,
-)
+FORMAT = Format(name="metrics.csv of Lightning", files=("metrics.csv",), read=_read)

@@ -43,8 +43,5 @@ def _last(files: list[Path]) -> list[Path]:
 
 
 FORMAT = Format(
-    name="trainer_state.json of Transformers",
-    files=("trainer_state.json",),
-    read=_read,
-    runs=_last,
+    name="trainer_state.json of Transformers", files=("trainer_state.json",), read=_read, runs=_last
 )
