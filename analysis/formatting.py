@@ -12,6 +12,7 @@ CITATIONS = {
     "mlperf_rcp": "MLPerf",
 }
 """What people call the packaged sources of other authors."""
+_TIMES = (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0), ("seconds", 1.0))
 
 
 def sizes(batch_sizes: Sequence[int]) -> str:
@@ -40,6 +41,11 @@ def short(number: float) -> str:
         return f"{number:.3g}"
     digits = len(str(int(number))) - 3
     return f"{round(number, -max(digits, 0)):,.0f}"
+
+
+def time_unit(seconds: float) -> tuple[str, float]:
+    """The longest unit of which these are 1.5 at least, or seconds, and the seconds of one."""
+    return next(((name, s) for name, s in _TIMES if seconds >= 1.5 * s), _TIMES[-1])
 
 
 def interval(

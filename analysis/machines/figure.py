@@ -17,11 +17,9 @@ from analysis.figures.drawing.facets import styles_of
 from analysis.figures.drawing.optimizer_styles import CurveStyle
 from analysis.figures.drawing.page import Page
 from analysis.figures.drawing.style import grid, log10_axis, number, size_axis
+from analysis.formatting import time_unit
 from analysis.machines.plan import Choice, Plan, alike, time_of
 
-_UNITS = (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0), ("seconds", 1.0))
-_FROM = 1.5
-"""So many units are drawn in it."""
 _WIDTH, _HEIGHTS = 2.6, (2.0, 2.0)
 """Inches of a panel."""
 
@@ -52,7 +50,7 @@ def _draw(plans: Sequence[Plan], page: Page) -> Axes:
     priced = any(choice.cost for plan in plans for choice in plan.choices)
     for (name, competing), above, below in zip(panels.items(), upper, lower, strict=True):
         choices = [choice for plan in competing for choice in plan.choices]
-        unit, size = _unit(min(map(time_of, choices)))
+        unit, size = time_unit(min(map(time_of, choices)))
         for plan in competing:
             _draw_times(above, plan.choices, size, styles[plan.label])
             _draw_costs(below, plan.choices, size, styles[plan.label], priced=priced)
@@ -124,10 +122,6 @@ def _cost(choice: Choice, size: float, *, priced: bool) -> float:
         return time_of(choice) / size * choice.devices
     value, _, high = choice.cost.ends
     return float(value if value is not None else high or 0.0)
-
-
-def _unit(seconds: float) -> tuple[str, float]:
-    return next(((n, s) for n, s in _UNITS if seconds >= _FROM * s), _UNITS[-1])
 
 
 def _handles(plans: Sequence[Plan], styles: dict[str, CurveStyle]) -> list[Artist]:

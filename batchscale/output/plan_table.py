@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from analysis.formatting import interval
+from analysis.formatting import interval, time_unit
 from batchscale.output.tables import Format, answer_json, end_columns, notes, render
 from results.counts import count
 
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 Answer = Mapping[str, Any]
 T = TypeVar("T")
-_UNITS = (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0), ("s", 1.0))
-_FROM = 1.5
-"""So many units are written in it."""
+_UNITS = {"days": "d", "hours": "h", "minutes": "min", "seconds": "s"}
 
 
 def plans(answer: Mapping[str, Any], format: Format) -> str:
@@ -55,7 +53,7 @@ def step_times(measured: pd.DataFrame) -> str:
 
 def _table(plan: Answer, format: Format) -> str:
     seconds = [_ends(choice["seconds"]) for choice in plan["choices"]]
-    unit, size = _unit(min(end for ends in seconds for end in ends if end is not None))
+    unit, size = time_unit(min(end for ends in seconds for end in ends if end is not None))
     priced = any(choice["cost"] for choice in plan["choices"])
     rows = []
     for choice, ends in zip(plan["choices"], seconds, strict=True):
@@ -64,7 +62,7 @@ def _table(plan: Answer, format: Format) -> str:
             "batch size": choice["batch_size"],
             "steps": interval(*_ends(choice["steps"])),
             "a step": _seconds(choice["step_seconds"]),
-            f"time ({unit})": interval(*(end and end / size for end in ends)),
+            f"time ({_UNITS[unit]})": interval(*(end and end / size for end in ends)),
             "saves": _saves(choice["saves"]),
         }
         row |= {"cost": interval(*_ends(choice["cost"]))} if priced else {}
@@ -124,10 +122,6 @@ def _saves(saves: Mapping[str, Any] | None) -> str:
 
 def _ends(each: Mapping[str, Any]) -> tuple[float | None, float | None, float | None]:
     return each["value"], each["low"], each["high"]
-
-
-def _unit(seconds: float) -> tuple[str, float]:
-    return next(((n, s) for n, s in _UNITS if seconds >= _FROM * s), _UNITS[-1])
 
 
 def _seconds(seconds: float) -> str:
