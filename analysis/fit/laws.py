@@ -63,8 +63,8 @@ class Law:
         if self.exponent.value is None:
             return f"{name} against {self.against}: no law"
         return (
-            f"{name} = {_text(self.coefficient, '.2g')} · {self.against}^"
-            f"{_text(self.exponent, '.2f')}, of {count(len(self.sizes), 'curve')}"
+            f"{name} = {parameter_text(self.coefficient, '.2g')} · {self.against}^"
+            f"{parameter_text(self.exponent, '.2f')}, of {count(len(self.sizes), 'curve')}"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -290,5 +290,6 @@ def _groups(
         yield rows, group, [n for n in names if n not in splits and varies(n, rows)]
 
 
-def _text(interval: Interval, form: str) -> str:
+def parameter_text(interval: Interval, form: str) -> str:
+    """An exponent or a coefficient with its interval, its numbers in this form."""
     return text_of(*interval.ends, number=lambda end: f"{float(f'{end:{form}}'):,g}")

@@ -24,8 +24,7 @@ from analysis.fit.budgets.law import Line, line
 from analysis.fit.budgets.parabolas import Noise, Parabola, noises, parabola, pooled
 from analysis.fit.convex import Array
 from analysis.fit.interval import Interval
-from analysis.fit.laws import LEAST
-from analysis.formatting import interval as text_of
+from analysis.fit.laws import LEAST, parameter_text
 from analysis.notes import Note
 from results.counts import count, plural
 from results.errors import ResultsError
@@ -85,8 +84,8 @@ class OptimalBatch:
         if self.exponent.value is None:
             return f"optimal batch size against {self.unit}: no law"
         return (
-            f"optimal batch size = {_text(self.coefficient, '.2g')} · {self.unit}^"
-            f"{_text(self.exponent, '.2f')}, of {count(len(self.counted), 'budget')}"
+            f"optimal batch size = {parameter_text(self.coefficient, '.2g')} · {self.unit}^"
+            f"{parameter_text(self.exponent, '.2f')}, of {count(len(self.counted), 'budget')}"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -257,7 +256,3 @@ def _optimum(
         tested=tuple(tested),
         counted=tuple(np.array(tested)[fit.counted]),
     )
-
-
-def _text(each: Interval, form: str) -> str:
-    return text_of(*each.ends, number=lambda end: f"{float(f'{end:{form}}'):,g}")
