@@ -11,7 +11,7 @@ from experiments.config.compile import Experiment
 from experiments.plan import Study
 from experiments.records.rows import git_commit, layout_columns, study_columns
 from results.schema import json_text
-from results.searches import PART
+from results.searches import PART, current
 from results.store import Store
 
 
@@ -67,8 +67,9 @@ def planned(
 
 def new_rows(store: Store, studies: Sequence[Planned]) -> list[Mapping[str, Any]]:
     """The rows that the store does not hold in this form: the last row of a study names its present
-    search."""
+    search. One that another version of the experiment has left out since is written again."""
     before = store.studies(studies[0].study.experiment)
+    before = before[current(before)]
     names = ["study", "search_id", "experiment_yaml"]
     have = set(before[names].itertuples(index=False, name=None))
     return [each.row for each in studies if tuple(each.row[name] for name in names) not in have]

@@ -128,6 +128,18 @@ def test_a_part_drops_nothing_and_a_later_file_does(tmp_path: Path) -> None:
     assert set(studies.batch_size[current(studies)]) == {32, 64}
 
 
+def test_what_an_edit_left_out_is_wanted_again_once_it_is_back(tmp_path: Path) -> None:
+    """It said complete, of the other file's studies, where the sweep said: not complete."""
+    first, other = experiment(keep="off"), experiment(keep="off", batch_size="16")
+    left = run(tmp_path, first, seconds=0).left
+    run(tmp_path, other)
+    for edited, wanted in ((first, {64, 128}), (other, {16}), (first, {64, 128})):
+        did = run(tmp_path, edited, seconds=0)
+        found = status(tmp_path)
+        assert set(found.studies.batch_size[found.studies.wanted > 0]) == wanted
+        assert found.left == did.left == (left if edited is first else 0)
+
+
 def test_the_words_of_how_far() -> None:
     assert how_far(0, 0) == "complete"
     assert how_far(1, 0) == "not complete, 1 trial left"
