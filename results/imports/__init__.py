@@ -78,7 +78,8 @@ def commit_import(
     leaves the trials of the one or of the other.
 
     Raises:
-        ResultsError: a sweep has that name, or the disk cannot be written; nothing is changed then.
+        ResultsError: a sweep has that name, another experiment has one of the trials, or the disk
+            cannot be written; nothing is changed then.
     """
     experiment_name(experiment)
     stamp = {"experiment": experiment, "run": uuid.uuid4().hex[:16], "time": datetime.now(UTC)}
@@ -97,6 +98,11 @@ def commit_import(
     if replacing and _is_recorded(location, experiment, rows["sources"], rows["trials"]):
         done.recorded = len(trials)
         return done
+    recorded = store.trials(columns=["trial", "experiment"])
+    elsewhere = recorded[recorded["experiment"].ne(experiment)]
+    for trial in elsewhere["trial"][elsewhere["trial"].isin([row["trial"] for row in trials])]:
+        message = f"trial {trial!r} is in another experiment of {location.root}"
+        raise ResultsError(f"{message}, and would be lost there", hint=_OTHER_NAME)
     file = f"{experiment}/{stamp['time']:%Y%m%dT%H%M%S%f}-{stamp['run']}.parquet"
     # The checksum identifies the data of the trials: it is written after them if there are earlier
     # trials, and else before them, since trials without a source belong to a sweep.

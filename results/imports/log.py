@@ -107,7 +107,7 @@ def _published(log: Log, experiment: str) -> dict[str, dict[str, Any]]:
     if log.table.has("step"):
         return {}
     return {
-        f"{experiment}-{place.replace(' ', '-')}": {
+        f"{experiment}/{place.replace(' ', '-')}": {
             name: cells[at] for name, cells in log.original.columns.items()
         }
         for at, place in enumerate(log.original.places)

@@ -99,7 +99,8 @@ def _trial(file: TableFile, name: str, row: dict[str, Any]) -> dict[str, Any]:
     metric = str(trial.get("target_metric", ""))
     if metric and "lower_is_better" not in trial:
         trial["lower_is_better"] = lower_is_better(metric)
-    more = {"trial": f"{file.name}-{name}", "run": file.name, "status": "COMPLETE"}
+    # No experiment has a slash in its name: gpt/small-0 is not gpt-small/0.
+    more = {"trial": f"{file.name}/{name}", "run": file.name, "status": "COMPLETE"}
     return {**trial, "study": study_of(trial), **more}
 
 

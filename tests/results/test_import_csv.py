@@ -10,6 +10,7 @@ import pytest
 import results
 from results.errors import ResultsError
 from results.extensions import IMPORTS
+from results.imports import commit_import
 from results.storage.location import Location
 from tests.results import synthetic
 
@@ -101,6 +102,25 @@ def test_two_files_and_a_sweep_lie_side_by_side(points: Path, tmp_path: Path) ->
     assert trials.trial.is_unique
     results.Store(root).compact()
     assert len(results.open(root).trials) == 56
+
+
+def test_the_names_of_runs_may_continue_those_of_experiments(tmp_path: Path) -> None:
+    """The trials of gpt were lost: gpt-small-0 was the name of both."""
+    for name, run in (("gpt", "small-0"), ("gpt-small", "0")):
+        path = tmp_path / f"{name}.csv"
+        path.write_text(f"run,batch_size,step,val_loss\n{run},8,1,3.0\n{run},8,2,2.5\n")
+        IMPORTS.get("log")(path, tmp_path / "runs")
+    assert sorted(results.open(tmp_path / "runs").trials.experiment) == ["gpt", "gpt-small"]
+
+
+def test_a_trial_of_another_experiment_is_not_taken(points: Path, tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    IMPORTS.get("log")(points, root, columns=MAP)
+    before, (trial, *_) = files(root), results.open(root).trials.trial
+    row = {"study": "a", "trial": trial, "batch_size": 8, "role": "repeat", "status": "COMPLETE"}
+    with pytest.raises(ResultsError, match=r"is in another experiment of .*, and would be lost"):
+        commit_import(root, experiment="ours", sources=[], studies=[], trials=[row])
+    assert files(root) == before
 
 
 def test_a_sweep_is_never_replaced(points: Path, tmp_path: Path) -> None:
