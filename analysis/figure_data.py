@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,6 +32,7 @@ from results.reader import Results
 from results.reader import open as open_results
 from results.targets.evaluations import Evaluations
 from results.targets.target import Target, lower_is_better
+from results.user_tables.table_file import unzipped
 
 T = TypeVar("T")
 Progress = Callable[[str], object]
@@ -100,10 +102,9 @@ class FigureData:
     @cached_property
     def sources(self) -> tuple[Results, ...]:
         """The sources without branches of trials, which are no trials of a search."""
-        return tuple(
-            without_branches(source if isinstance(source, Results) else open_results(source))
-            for source in self.query.sources
-        )
+        opened = [s if isinstance(s, Results) else open_results(s) for s in self.query.sources]
+        _refuse_namesakes([Path(each.root) for each in opened if each.location is None])
+        return tuple(map(without_branches, opened))
 
     @cached_property
     def opened(self) -> tuple[Results, ...]:
@@ -364,6 +365,14 @@ def _select(source: Results, query: Query) -> list[Results]:
         source = source.where(where)
     parts = source.at_targets() if target is None else [source.with_target(target)]
     return parts if first or where is None else [part.where(where) for part in parts]
+
+
+def _refuse_namesakes(files: Sequence[Path]) -> None:
+    """Refuse two logs of one name, by which their trials are known."""
+    for first, other in combinations(files, 2):
+        if unzipped(first).stem == unzipped(other).stem and first.resolve() != other.resolve():
+            hint = "rename one of them, or import both: batchscale import PATH --name NAME"
+            raise ResultsError(f"{first} and {other} have the same name", hint=hint)
 
 
 def _recorded_elsewhere(sources: Sequence[Results], where: str) -> str | None:

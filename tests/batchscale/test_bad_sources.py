@@ -124,6 +124,18 @@ def test_a_csv_that_is_not_there(command: Command, here: Path) -> None:
     assert not list(here.iterdir())
 
 
+def test_two_files_of_one_name(command: Command, here: Path) -> None:
+    """The rows of the second were left out as the same trials."""
+    for name in ("a", "b"):
+        (here / name).mkdir()
+        (here / name / "curves.csv").write_text(
+            f"batch_size,steps,optimizer\n8,9,{name}\n16,5,{name}\n32,4,{name}\n"
+        )
+    answer = command("regimes", "a/curves.csv", "b/curves.csv")
+    clear(answer, "a/curves.csv and b/curves.csv have the same name", hint="rename one of them")
+    assert command("regimes", "a/curves.csv", here / "a" / "curves.csv").status == 0
+
+
 def test_an_unknown_figure_and_a_wrong_place(command: Command, small: Path, here: Path) -> None:
     clear(command("plot", "stesp", small), "'stesp'", hint="steps")
     clear(command("plot", "steps", small, "-o", "a.docx"), ".docx", hint=".pdf")
