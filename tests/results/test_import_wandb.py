@@ -86,7 +86,7 @@ def test_wandb_rows_of_one_step_are_one_evaluation(tmp_path: Path) -> None:
     assert run.measurements["train_loss"].tolist() == [2.5, 2]
     assert run.measurements["metrics"].fillna("").tolist() == ['{"val_loss":2.6}', ""]
     (trial,) = run.trials.to_dict("records")
-    assert (trial["trial"], trial["steps_run"], trial["batch_size"]) == ("run-run", 25, 8)
+    assert (trial["trial"], trial["steps_run"], trial["batch_size"]) == ("run/run", 25, 8)
     assert json.loads(trial["fields"]) == {"config.steps": 99}
 
 
