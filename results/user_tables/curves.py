@@ -31,7 +31,7 @@ from results.schema import GROUP_COLUMNS, METAPARAMETERS, TRIALS, json_text
 from results.storage.source import Memory
 from results.targets.target import Target
 from results.user_tables.log import read_log
-from results.user_tables.names import FAILED, is_metric
+from results.user_tables.names import FAILED, NOT_ENDED, is_metric
 from results.user_tables.table_file import TableFile, number
 from results.user_tables.trials import TARGET, memory, trials
 from results.user_tables.whole_curves import whole_curves
@@ -172,8 +172,9 @@ def _final_losses(file: TableFile, rows: pd.DataFrame, budget: str) -> Memory:
         trial["stop_reason"] = "budget" if ended else "diverged"
         if not ended:
             trial["status"] = "INFEASIBLE"
-        if (state := _state(file, at)) in FAILED:
-            reason = "dominated" if state == "PRUNED" else "error"
+        if (state := _state(file, at)) in FAILED | NOT_ENDED:
+            reason = "interrupted" if state in NOT_ENDED else "error"
+            reason = "dominated" if state == "PRUNED" else reason
             trial |= {"status": "INCOMPLETE", "stop_reason": reason}
         keys = {key: trial[key] for key in ("experiment", "study", "trial", "run")}
         metric = {name: v for name, v in measured.items() if v is not None and not pd.isna(v)}
@@ -229,7 +230,7 @@ def _steps(file: TableFile) -> tuple[list[float], list[float]]:
     for at, cell in enumerate(cells):
         if beyond := _BEYOND.fullmatch(str(cell).strip()):
             budgets[at] = number(beyond[1].replace(",", "")) or math.nan
-        if beyond or _missed(cell) or _state(file, at) in FAILED:
+        if beyond or _missed(cell) or _state(file, at) in FAILED | NOT_ENDED:
             counted[at] = None
     filled = [1.0 if cell is None else cell for cell in counted]
     steps = replace(file, columns={"steps": filled}).numbers("steps", above=0)

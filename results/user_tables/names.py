@@ -76,7 +76,8 @@ FAILED = {
     *("DIVERGED", "INFEASIBLE", "INCOMPLETE", "DNF", "STOPPED", "CANCELED", "CANCELLED"),
 }
 ENDED = {"COMPLETE", "COMPLETED", "FINISHED", "TERMINATED", "SUCCESS", "SUCCEEDED", "DONE", "OK"}
-STATES = FAILED | ENDED | {"RUNNING", "PENDING", "PREEMPTED", "PREEMPTING", "WAITING"}
+NOT_ENDED = {"RUNNING", "PENDING", "PREEMPTED", "PREEMPTING", "WAITING"}
+STATES = FAILED | ENDED | NOT_ENDED
 
 _CONFIG = ("config.", "config/", "params.", "params/", "hparams.", "hparams/", "args.")
 _OTHER = ("metrics.", "summary.")

@@ -125,17 +125,20 @@ def test_tokens_of_a_batch_size_that_changes_are_no_steps(tmp_path: Path) -> Non
 def test_state_of_a_run_makes_no_curve(tmp_path: Path) -> None:
     text = (
         "batch_size,steps,Status\n8,100,finished\n16,60,crashed\n16,55,finished\n32,40,finished\n"
+        "32,20,running\n"
     )
     trials = results.open(file(tmp_path, text)).trials
     assert trials["fields"].isna().all()
-    assert trials["steps_to_target"].fillna(0).tolist() == [100, 0, 55, 40]
+    assert trials["steps_to_target"].fillna(0).tolist() == [100, 0, 55, 40, 0]
 
 
 def test_pruned_final_losses_do_not_count(tmp_path: Path) -> None:
+    """A run that still runs neither: its loss is not the one at the end of its budget."""
     text = "batch_size,tokens,loss,state\n8,800,2.0,COMPLETE\n16,800,1.0,PRUNED\n32,800,1,FAIL\n"
+    text += "64,800,1,RUNNING\n"
     trials = results.open(file(tmp_path, text)).trials
-    assert trials["status"].tolist() == ["COMPLETE", "INCOMPLETE", "INCOMPLETE"]
-    assert trials["stop_reason"].tolist() == ["budget", "dominated", "error"]
+    assert trials["status"].tolist() == ["COMPLETE", *["INCOMPLETE"] * 3]
+    assert trials["stop_reason"].tolist() == ["budget", "dominated", "error", "interrupted"]
 
 
 # Batch sizes.
