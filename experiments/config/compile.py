@@ -69,12 +69,15 @@ class Experiment(ExperimentFile):
     @property
     def notes(self) -> list[str]:
         """Warnings about settings that are legal but perhaps not intended."""
-        if self.keep is None or self.keep <= self.trials or "keep" not in self.model_fields_set:
-            return []
-        return [
-            f"keep is {self.keep} and trials {self.trials}: every trial stays exact, "
-            "none is dominated."
+        notes = [
+            f"search.{name} is not used: more specific entries of search, points or a rule give it."
+            for name, each in self._tuning.general.items()
+            if all(combination.paths.get(name) != each.path for combination in self.combinations)
         ]
+        if self.keep is None or self.keep <= self.trials or "keep" not in self.model_fields_set:
+            return notes
+        exact = "every trial stays exact, none is dominated."
+        return [*notes, f"keep is {self.keep} and trials {self.trials}: {exact}"]
 
     def studies(
         self, source: str | None = None, known: BaselineSteps = lambda _: None

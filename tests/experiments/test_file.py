@@ -235,6 +235,14 @@ def test_keep_over_the_trials_is_noted(tmp_path):
     assert "every trial stays exact" in note
 
 
+def test_an_entry_of_search_that_nothing_uses_is_noted():
+    """Sections had the last word, and --set search.learning_rate=0.1 did nothing."""
+    (note,) = load("digits-small", ["search.learning_rate=0.1"]).notes
+    assert note.startswith("search.learning_rate is not used")
+    assert load("digits-small", ["search.learning_rate=0.1", "search.sgd="]).notes == []
+    assert load("digits-small", ["search.momentum.learning_rate=0.1"]).notes == []
+
+
 def test_keywords(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder(tmp_path)
