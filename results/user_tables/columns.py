@@ -175,6 +175,10 @@ def _with_sequences(table: TableFile) -> TableFile:
 
 def _with_steps(table: TableFile) -> TableFile:
     """With ``step``, where several rows of a run have ``steps``, tokens or examples."""
+    if table.has("step") and table.has("steps") and _several(table):
+        # What a run came to, among its evaluations, as exports to other tools have it.
+        means = {name: text for name, text in table.means.items() if name != "steps"}
+        return replace(table.with_columns({}, drop=("steps",)), means=means)
     if table.has("step") or not table.has("batch_size"):
         return table
     if table.has("steps"):

@@ -122,6 +122,13 @@ def test_tokens_of_a_batch_size_that_changes_are_no_steps(tmp_path: Path) -> Non
     assert len(results.open(file(tmp_path, text.replace("a,16", "b,16"))).trials) == 2
 
 
+def test_steps_to_target_among_evaluations_are_no_point(tmp_path: Path) -> None:
+    """Each evaluation of our own export was a run that had missed the target."""
+    text = "run,batch_size,step,val_loss,steps_to_target\na,8,1,3,\na,8,2,1,2\nb,16,1,1,1\n"
+    run = results.open(file(tmp_path, text)).with_target("val_loss < 2")
+    assert run.trials["steps_to_target"].tolist() == [2, 1]
+
+
 def test_state_of_a_run_makes_no_curve(tmp_path: Path) -> None:
     text = (
         "batch_size,steps,Status\n8,100,finished\n16,60,crashed\n16,55,finished\n32,40,finished\n"
