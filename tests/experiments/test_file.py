@@ -240,7 +240,6 @@ def test_an_entry_of_search_that_nothing_uses_is_noted():
     (note,) = load("digits-small", ["search.learning_rate=0.1"]).notes
     assert note.startswith("search.learning_rate is not used")
     assert load("digits-small", ["search.learning_rate=0.1", "search.sgd="]).notes == []
-    assert load("digits-small", ["search.momentum.learning_rate=0.1"]).notes == []
 
 
 def test_keywords(tmp_path, monkeypatch):
