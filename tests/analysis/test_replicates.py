@@ -155,6 +155,3 @@ def test_of_a_single_search_nothing_changes() -> None:
     assert only(plain) == only(plain.assign(replicate=0))
     zero = pooled([point, Point(batch_size=8, steps=0.0, trials=1)])
     assert zero.censored
-
-
-# NEED import
