@@ -101,7 +101,7 @@ def template(path: Path) -> str:
         *([f"# to be added, for it requires them: {', '.join(missing)}"] if missing else []),
         *([f"# left at their defaults: {', '.join(defaults)}"] if defaults else []),
         *(f"# {flag}: to be set so that no trial ends before its budget" for flag in lengths),
-        *(f"# {flag}: to be set so that a step has {{batch_size}} examples" for flag in passes),
+        *(f"# {flag}: to be set so that a whole step has {{batch_size}}" for flag in passes),
         "grid:                        # one study for each combination",
         "  batch_size: 8..512         # doubling; or a list",
     ]

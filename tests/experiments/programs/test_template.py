@@ -105,7 +105,7 @@ def test_what_a_step_adds_up_is_not_left_at_its_default(program: Path, option: s
     """By it a step may have several times the examples that a sweep counts."""
     program.write_text(PROGRAM.replace("--dropout", option))
     text = api.new_program(program).read_text()
-    assert f"# {option}: to be set so that a step has {{batch_size}} examples\n" in text
+    assert f"# {option}: to be set so that a whole step has {{batch_size}}\n" in text
     assert "left at their defaults" not in text
 
 
