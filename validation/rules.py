@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,8 @@ class Cost:
     """Whether beta2 follows one too."""
     times: float
     """The batch size over that of the base."""
+    log_steps: tuple[float, float]
+    """The mean log of the rule's steps, and its standard error."""
     log_ratio: float
     """Of the rule's steps over the tuned ones, geometric means of the seeds."""
     error: float
@@ -78,6 +80,7 @@ def costs(source: Any = "own") -> list[Cost]:
                 rule=parts[1],
                 half_life=parts[2] is not None,
                 times=int(rows["batch_size"].iloc[0]) / int(parts[3]),
+                log_steps=ruled,
                 log_ratio=ruled[0] - best[0],
                 error=float(np.hypot(ruled[1], best[1])),
                 missed=bool(rows["steps_to_target"].isna().any()),
@@ -113,6 +116,26 @@ def pooled(given: Sequence[Cost]) -> Interval:
     return Interval(high=made.high) if any(each.tuned_missed for each in given) else made
 
 
+def half_lives(given: Sequence[Cost]) -> list[Cost]:
+    """Of each rule with a half-life of beta2 over the same rule with a fixed beta2: both begin at
+    one learning rate, and the tuned rate with its error is in neither."""
+
+    def key(each: Cost) -> tuple[object, ...]:
+        return each.workload, each.optimizer, each.rule, each.times
+
+    fixed = {key(each): each for each in given if not each.half_life}
+    return [
+        replace(
+            each,
+            log_ratio=each.log_steps[0] - other.log_steps[0],
+            error=float(np.hypot(each.log_steps[1], other.log_steps[1])),
+            tuned_missed=other.missed,
+        )
+        for each in given
+        if each.half_life and (other := fixed.get(key(each))) is not None
+    ]
+
+
 def reach(means: dict[float, Interval]) -> tuple[float, float]:
     """Up to which factor above 1, in a row, the mean ratio is at most ``CHEAP``: as far as its
     upper end is, and as far as its lower end is. 1 where it is not at twice the base."""
@@ -139,7 +162,11 @@ def reach_text(means: dict[float, Interval]) -> str:
 def tables(source: Any = "own") -> dict[str, str]:
     """What docs/findings/rules.md has."""
     given = costs(source)
-    return {"pooled": _pooled(given), "workloads": _workloads(given)}
+    return {
+        "pooled": _pooled(given),
+        "half-lives": _half_lives(half_lives(given)),
+        "workloads": _workloads(given),
+    }
 
 
 def _pooled(given: Sequence[Cost]) -> str:
@@ -148,13 +175,26 @@ def _pooled(given: Sequence[Cost]) -> str:
 
     def rows() -> Iterator[list[object]]:
         for (optimizer, half_life, rule), own in _groups(given):
-            means = {t: pooled([each for each in own if each.times == t]) for t in times}
+            means = _means(own, times)
             yield [
                 f"`{optimizer}`", _name(rule, half_life=half_life),
                 *(interval(means[t]) for t in times), reach_text(means),
             ]  # fmt: skip
 
     return table(("optimizer", "rule", *map(text_of, times), "within 10 % up to"), rows())
+
+
+def _half_lives(given: Sequence[Cost]) -> str:
+    """A row a rule of the learning rate."""
+    times = _factors(given)
+    rows = (
+        [rule, *map(interval, _means(own, times).values())] for (_, _, rule), own in _groups(given)
+    )
+    return table(("learning rate", *map(text_of, times)), rows)
+
+
+def _means(given: Sequence[Cost], times: Sequence[float]) -> dict[float, Interval]:
+    return {t: pooled([each for each in given if each.times == t]) for t in times}
 
 
 def _workloads(given: Sequence[Cost]) -> str:

@@ -41,10 +41,10 @@ PARTS = (
     Part(
         name="validation, benchmarks, docs",
         folders=("validation", "benchmarks", "docs"),
-        ceiling=7_332,
+        ceiling=7_372,
         aim=4_200,
     ),
-    Part(name="tests", folders=("tests",), ceiling=67_347, aim=36_000),
+    Part(name="tests", folders=("tests",), ceiling=67_357, aim=36_000),
 )
 
 

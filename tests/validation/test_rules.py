@@ -16,7 +16,7 @@ from results.store import Store
 from tests.results import synthetic
 from validation import rules
 from validation.page import ROOT
-from validation.rules import Cost, costs, pooled, reach, reach_text
+from validation.rules import Cost, costs, half_lives, pooled, reach, reach_text
 
 SEEDS = 7
 
@@ -24,7 +24,7 @@ SEEDS = 7
 def cost(log_ratio: float, error: float, *, times: float = 2.0) -> Cost:
     return Cost(
         workload="digits-mlp digits", optimizer="sgd", rule="sqrt", half_life=False, times=times,
-        log_ratio=log_ratio, error=error, missed=False, tuned_missed=False,
+        log_steps=(0.0, 0.0), log_ratio=log_ratio, error=error, missed=False, tuned_missed=False,
     )  # fmt: skip
 
 
@@ -94,6 +94,8 @@ def test_a_trial_that_misses_counts_as_its_budget(tmp_path: Path) -> None:
     for experiment, technique, role, by_size in (
         ("rules-made", {"rule": "learning_rate sqrt, from 8"}, "search",
          {8: (100, 110, None), 16: (50, 60, 70)}),
+        ("rules-half", {"rule": "learning_rate sqrt, beta2 half_life, from 8"}, "search",
+         {8: (110, 120), 16: (None, 40)}),
         ("atlas-made", {}, "repeat", {8: (90, 100), 16: (55, 65)}),
     ):  # fmt: skip
         rows = [
@@ -115,13 +117,21 @@ def test_a_trial_that_misses_counts_as_its_budget(tmp_path: Path) -> None:
             for row in rows
         ]
         store.commit(experiment, measurements=[], trials=made)
-    first, second = costs(tmp_path)
+    made_costs = costs(tmp_path)
+    first, second = (each for each in made_costs if not each.half_life)
     assert (first.times, second.times, first.rule, first.half_life) == (1, 2, "sqrt", False)
     log = np.log
     expected = (log(100) + log(110) + log(200)) / 3 - (log(90) + log(100)) / 2
     assert first.log_ratio == pytest.approx(expected)
     assert (first.missed, second.missed, first.tuned_missed) == (True, False, False)
     assert f"≥ {np.exp(expected):.2f}" in rules.tables(tmp_path)["workloads"]
+    at_base, above = half_lives(made_costs)
+    over_fixed = (log(110) + log(120)) / 2 - (log(100) + log(110) + log(200)) / 3
+    assert at_base.log_ratio == pytest.approx(over_fixed)
+    assert at_base.error == pytest.approx(np.hypot(at_base.log_steps[1], first.log_steps[1]))
+    assert (at_base.missed, at_base.tuned_missed) == (False, True)
+    assert above.log_ratio == pytest.approx((log(200 * 40) / 2) - log(50 * 60 * 70) / 3)
+    assert (above.missed, above.tuned_missed) == (True, False)
 
 
 @pytest.mark.parametrize("workload", ["digits", "markov", "mnist", "stdlib", "teacher"])
