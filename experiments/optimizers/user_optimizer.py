@@ -27,6 +27,8 @@ _ALIASES = {"lr": ("learning_rate",), "betas": ("beta1", "beta2"), "eps": ("epsi
 _NAMED = "named_parameters"
 _NOT_ELEMENTWISE = ("Adafactor", "LBFGS", "Muon")
 """Optimizers of torch that use norms, rows or products of a parameter."""
+_DECOUPLED = ("Adafactor", "AdamW", "Muon")
+"""Optimizers of torch whose weight decay is no part of the gradient."""
 _SWITCHES = ("foreach", "fused", "capturable", "differentiable", "maximize")
 """Arguments of torch's optimizers that change how a step is computed, not its result."""
 
@@ -51,6 +53,8 @@ class UserOptimizer(Optimizer):
         of_torch = f"{kind.__module__}.".startswith("torch.optim.")
         by_entry = of_torch and name not in _NOT_ELEMENTWISE
         self.elementwise = bool(getattr(kind, "elementwise", by_entry))
+        if of_torch:
+            self.decoupled_decay = name in _DECOUPLED
         self._parameters = dict(inspect.signature(kind.__init__).parameters)
         _, *first = list(self._parameters)[:2]  # self, and the argument that gets the parameters
         self._pairs_first = first == [_NAMED]

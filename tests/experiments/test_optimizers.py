@@ -34,7 +34,10 @@ from tests.problems import (
 from workloads import load as load_workload
 
 
-@pytest.mark.parametrize("name", optimizers.names())
+TORCHS = ("Adam", "AdamW", "Adamax", "ASGD", "Muon", "NAdam", "RAdam", "RMSprop", "SGD")
+
+
+@pytest.mark.parametrize("name", [*optimizers.names(), *TORCHS])
 def test_decoupled_decay_shrinks_the_weights(name: str) -> None:
     """With the same gradients, a step with weight decay adds what one without adds, and multiplies
     by 1 - learning rate · weight decay before or after (soap) it; so it is nowhere else."""
