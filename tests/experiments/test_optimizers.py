@@ -33,7 +33,6 @@ from tests.problems import (
 )  # fmt: skip
 from workloads import load as load_workload
 
-
 TORCHS = ("Adam", "AdamW", "Adamax", "ASGD", "Muon", "NAdam", "RAdam", "RMSprop", "SGD")
 
 
