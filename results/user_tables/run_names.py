@@ -22,6 +22,8 @@ _SAID = {
 _MULTIPLE = re.compile(
     r"(?<![a-z])(?:gas?|acc(?:um)?|n?gpus?|dp)[-_=]?(?![01](?!\d))\d+", re.IGNORECASE
 )
+_ID = re.compile(r"(?<![a-z0-9])(?=[a-f]*\d)[a-f0-9]{6,}(?![a-z0-9])", re.IGNORECASE)
+"""A hexadecimal identifier, such as of a commit: its letters are no words."""
 _TEXT = re.compile(r"[a-z]{3,}", re.IGNORECASE)
 _NUMBER = re.compile(rf"(?<![a-z0-9])([a-z]{{2,}}){_VALUE}", re.IGNORECASE)
 _NO_SETTING = re.compile(
@@ -115,4 +117,4 @@ def _without_settings(name: str) -> str:
 
 
 def _parts(name: str) -> list[str]:
-    return _TEXT.findall(_without_settings(name))
+    return _TEXT.findall(_ID.sub(" ", _without_settings(name)))

@@ -53,12 +53,16 @@ def test_other_numbers_of_names_are_settings_too(tmp_path: Path) -> None:
     assert len(bs.regimes(path, target=TARGET)) == 1
 
 
-def test_a_number_behind_the_name_of_an_optimizer_is_no_setting(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ends", [("_1", "_2"), ("-77ebd04", "-77fade5")])
+def test_what_numbers_runs_of_an_optimizer_is_no_setting(
+    tmp_path: Path, ends: tuple[str, str]
+) -> None:
+    """Behind its name a number, or an identifier, of which no letters are a name."""
     rows = [
-        {"run": f"{optimizer}_{n}-bs{size}", "step": round(factor * step), "val_loss": loss}
+        {"run": f"bs{size}-{optimizer}{end}", "step": round(factor * step), "val_loss": loss}
         for size in SOME
         for optimizer, factor in (("adamw", 1.0), ("muon", 0.8))
-        for n in (1, 2)
+        for end in ends
         for step, loss in evaluations(size)
     ]
     path = written(tmp_path, pd.DataFrame(rows))
