@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import csv
-import datetime
 import io
 import json
-import math
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from results.errors import escaped, lines
-from results.storage.cells import cell
-from results.storage.masking import masked
+from results.storage.cells import as_json, cell
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -157,29 +154,6 @@ def _json(value: Any, indent: int | None = None) -> str:
     """JSON in which characters that a terminal would take for more than text are escapes."""
     plain = json.dumps(value, indent=indent, ensure_ascii=False)
     return _UNSAFE.sub(lambda match: json.dumps(match[0])[1:-1], plain)
-
-
-def as_json(value: Any) -> Any:
-    """The value in types of JSON: without NumPy, pandas or NaN."""
-    if isinstance(value, Mapping):
-        return {str(key): as_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [as_json(item) for item in value]
-    if hasattr(value, "tolist"):  # a NumPy scalar or array
-        return as_json(value.tolist())
-    if value is None or type(value).__name__ in {"NAType", "NaTType"}:
-        return None
-    if isinstance(value, float) and math.isnan(value):
-        return None
-    if isinstance(value, float) and math.isinf(value):
-        return str(value)
-    if isinstance(value, datetime.datetime | datetime.date):
-        return value.isoformat()
-    if isinstance(value, str):
-        return masked(value)
-    if isinstance(value, int | float | bool):
-        return value
-    return masked(str(value))
 
 
 def _exact(value: Any) -> Any:

@@ -1,12 +1,15 @@
-"""Texts as cells of CSV files, which are read on terminals too."""
+"""Values as cells of CSV files, which are read on terminals too, and of JSON."""
 
 from __future__ import annotations
 
+import datetime
+import math
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from results.errors import escaped
+from results.storage.masking import masked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,3 +39,27 @@ def with_texts(frame: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFram
             clean = column.map(lambda value: change(value) if isinstance(value, str) else value)
             changed.isetitem(place, clean.array)
     return changed
+
+
+def as_json(value: Any) -> Any:
+    """The value in types of JSON, with all of its digits: NaN is null, infinities are texts, and
+    keys in addresses are masked."""
+    if isinstance(value, Mapping):
+        return {str(key): as_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(item) for item in value]
+    if hasattr(value, "tolist"):  # a NumPy scalar or array
+        return as_json(value.tolist())
+    if value is None or type(value).__name__ in {"NAType", "NaTType"}:
+        return None
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    if isinstance(value, float) and math.isinf(value):
+        return str(value)
+    if isinstance(value, datetime.datetime | datetime.date):
+        return value.isoformat()
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, int | float | bool):
+        return value
+    return masked(str(value))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 from pathlib import Path
 
 import pandas as pd
 
 from results.errors import ResultsError
-from results.storage.cells import cells, with_texts
+from results.storage.cells import as_json, cells, with_texts
 from results.storage.disk_errors import writing
 from results.storage.masking import is_address, masked
 from results.storage.whole_file import write_file
@@ -54,8 +55,8 @@ def save(frame: pd.DataFrame, path: str | Path) -> None:
     frame = with_texts(frame, masked)  # without the keys in its addresses
     if suffix == ".csv":
         data = cells(frame).to_csv(index=False).encode()
-    elif suffix == ".json":
-        data = frame.to_json(orient="records", date_format="iso", indent=1).encode()
+    elif suffix == ".json":  # pandas' own has ten decimals, and no infinity
+        data = json.dumps(as_json(frame.to_dict("records")), indent=1).encode()
     else:
         buffer = io.BytesIO()
         frame.to_parquet(buffer, index=False, compression="zstd")

@@ -29,6 +29,10 @@ def test_json_is_a_list_of_rows(tmp_path: Path) -> None:
     save(FRAME, tmp_path / "a.json")
     rows = json.loads((tmp_path / "a.json").read_text())
     assert rows == [{"optimizer": "sgd", "steps": 1.5}, {"optimizer": "adam", "steps": None}]
+    exact = {"rate": 1.23456789012345e-11, "high": float("inf"), "at": pd.Timestamp("2026-11-29")}
+    save(pd.DataFrame([exact]), tmp_path / "a.json")
+    (row,) = json.loads((tmp_path / "a.json").read_text())
+    assert row == {"rate": 1.23456789012345e-11, "high": "inf", "at": "2026-11-29T00:00:00"}
 
 
 def test_what_cannot_be_written_is_one_line(
