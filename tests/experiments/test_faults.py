@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -49,9 +50,11 @@ def test_ended_at_fifty_random_moments(
     while kills < KILLS:
         sweep = start()
         sweep.process.join(draw.uniform(0.05, 1.0))
-        if not sweep.process.is_alive():
+        if not sweep.process.is_alive():  # what the signals let it keep was enough: begin again
             assert sweep.status() == 0, sweep.text
-            break
+            assert_undisturbed(sweep.root, whole)
+            shutil.rmtree(sweep.root)
+            continue
         number, trains = draw.choice(numbers), "Begun(" in sweep.text
         os.kill(sweep.pid, number)
         status = sweep.status()
@@ -61,7 +64,6 @@ def test_ended_at_fifty_random_moments(
     monkeypatch.delenv("FAKE_SECONDS")
     last = start()
     assert "left=0)" in last.end()
-    assert kills == KILLS
     assert_undisturbed(last.root, whole)
 
 
