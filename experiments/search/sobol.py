@@ -43,4 +43,10 @@ class Sobol(Table):
         from scipy.stats import qmc
 
         generator = np.random.Generator(np.random.PCG64(self.seed))
-        return qmc.Sobol(len(self.space), scramble=True, seed=generator)
+        engine = qmc.Sobol(len(self.space), scramble=True, seed=generator)
+        # SciPy ignores an interrupt while it reads its direction numbers, once a process, and
+        # leaves zeros: all points would be one. Right ones have a point in each equal interval.
+        intervals = np.floor(engine.random(_FIRST_BLOCK) * _FIRST_BLOCK).astype(int)
+        if not np.array_equal(np.sort(intervals.T), [range(_FIRST_BLOCK)] * len(self.space)):
+            raise KeyboardInterrupt
+        return engine.reset()

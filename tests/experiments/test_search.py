@@ -4,6 +4,7 @@ file that say how a study is searched."""
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from experiments.search import METHODS, Row, table
 from experiments.search.grid import levels
 from experiments.search.space import Dimension, Value
 from tests.experiments.files import EXPERIMENT, ids, own
+from tests.forked import SERVER
 
 SPACE = {
     "momentum": Dimension.parse("reverse_log", [0.5, 0.99]),
@@ -51,6 +53,22 @@ ROWS = [
     {"learning_rate": 0.000543914491, "momentum": 0.812224621, "width": 5},
     {"learning_rate": 0.0209426518, "momentum": 0.9572074118, "width": 3},
 ]
+
+
+def test_an_interrupt_that_scipy_ignores_ends_the_drawing():
+    """In a process of its own, which reads the direction numbers for the first time."""
+    process = SERVER.Process(target=_interrupted)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def _interrupted() -> None:
+    reading = patch.object(np, "load", side_effect=KeyboardInterrupt)
+    with reading as load, pytest.raises(KeyboardInterrupt):
+        sobol(SPACE, 7, 3)
+    assert load.called
+    assert sobol(SPACE, 7, 3) == ROWS
 
 
 def test_rows_in_any_order_of_asking():
