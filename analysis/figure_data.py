@@ -8,6 +8,7 @@ target, and the ``published`` curves of others. Each is computed when it is firs
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -359,7 +360,8 @@ def _select(source: Results, query: Query) -> list[Results]:
     where, target = query.where, query.target
     if query.read is not None:
         return [source if where is None else source.where(where)]
-    first = where is not None and not any(name in where.lower() for name in _CHANGED_BY_A_TARGET)
+    names = re.sub("'[^']*'", "", where.lower()) if where else ""  # and not what it compares with
+    first = where is not None and not any(name in names for name in _CHANGED_BY_A_TARGET)
     if first and where is not None:
         # The same rows either way, and trials that are left out need not have the metric.
         source = source.where(where)
