@@ -4,6 +4,7 @@ the atlas that are packaged. docs/findings/questions.md was written before they 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ from validation.page import ROOT, table
 PAGE = ROOT / "docs" / "findings" / "optimizers.md"
 WHERE = "experiment LIKE 'atlas-%'"
 BASELINE = "momentum"
+TARGETS = ("targets-shakespeare", "targets-wikitext2")
+"""Sweeps with two targets, whose baseline is AdamW."""
 FIRST = "critical_batch_size"
 QUANTITIES = {
     FIRST: "critical batch size",
@@ -40,6 +43,7 @@ def tables(source: Any = "own") -> dict[str, str]:
         "pooled": pooled_table("optimizer", made, first),
         "workloads": _workloads(made, data.curves),
         "knee": _knees(data.pairs),
+        "targets": _by_target(source),
     }
 
 
@@ -124,6 +128,35 @@ def _knee(fit: Regimes) -> tuple[float, float] | None:
     if value is None or low is None or high is None:
         return None
     return float(np.log(value)), float(np.log(high / low) / (2 * ndtri(0.95)))
+
+
+def _by_target(source: Any) -> str:
+    """Ratios of critical batch sizes to AdamW's at the easier and the harder target of a sweep."""
+
+    def rows() -> Iterator[list[object]]:
+        for experiment in TARGETS:
+            query = Query(sources=(source,), where=f"experiment = '{experiment}'", baseline="adamw")
+            goals = [str(goal) for goal in FigureData(query).goals]
+            made = [
+                compared(FigureData(replace(query, target=goal)), quantities=[FIRST]).rows
+                for goal in goals
+            ]
+            for same in zip(*made, strict=True):
+                name, at = f"`{same[0].name}`", [row.ratios[FIRST].interval for row in same]
+                verdict = "yes" if _apart(*at) else "not known"
+                texts = [ratio_text(ratio) for ratio in at]
+                yield [_workload(same[0].curve), name, " and ".join(goals), *texts, verdict]
+
+    head = ("workload", "optimizer", "targets", "at the easier", "at the harder", "depends on it")
+    return table(head, rows())
+
+
+def _apart(easier: Interval, harder: Interval) -> bool:
+    """Whether no value lies in both."""
+    return any(
+        above.low is not None and below.high is not None and above.low > below.high
+        for above, below in ((easier, harder), (harder, easier))
+    )
 
 
 def _workload(curve: Curve) -> str:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+from pathlib import Path
+
 import pytest
 
+from results.store import Store
+from tests.reported import EASIER, SIZES, TARGET, trial_row
 from validation import optimizers
 
 MADE_BEFORE = (
@@ -39,3 +44,43 @@ def test_two_workloads_are_not_pooled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optimizers, "WHERE", f"{MADE_BEFORE} AND workload <> 'digits-mlp'")
     made = optimizers.tables()
     assert made["pooled"] == "Fewer than 3 workloads are trained yet: nothing is pooled.\n"
+
+
+LAWS = {
+    "adamw": {EASIER: (20, 32), TARGET: (40, 32)},
+    "muon": {EASIER: (10, 200), TARGET: (400, 6)},
+    "soap": {EASIER: (15, 32), TARGET: (30, 32)},
+}
+"""Least steps and critical batch sizes at an easier and at a harder target."""
+
+
+def test_an_optimizer_whose_gain_depends_on_the_target(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    store = Store(tmp_path)
+    for optimizer, size in itertools.product(LAWS, SIZES):
+        group = {"workload": "digits-mlp", "dataset": "digits", "optimizer": optimizer,
+                 "batch_size": size, "study": f"{optimizer}-{size}"}  # fmt: skip
+        store.add_studies([{"experiment": "e", **group, "targets": [EASIER, TARGET]}])
+        rows, looks = [], []
+        for place in range(8):
+            easy, hard = (
+                round(least * (1 + critical / size) * (1 + 0.1 * place))
+                for least, critical in LAWS[optimizer].values()
+            )
+            rows.append(trial_row(group, place, 0.05 * 1.5**place, hard, hard - 1))
+            errors = {easy - 1: 0.09, easy: 0.07, hard - 1: 0.05, hard: 0.039}
+            looks += [
+                {"trial": rows[-1]["trial"], "step": step, "metrics": {"validation_error": error}}
+                for step, error in errors.items()
+            ]
+        store.commit("e", measurements=looks, trials=rows)
+    monkeypatch.setattr(optimizers, "TARGETS", ("e",))
+    _, _, muon, soap = optimizers._by_target(tmp_path).splitlines()
+    assert muon.startswith(f"| digits-mlp digits | `muon` | {EASIER} and {TARGET} | ")
+    cells = [[cell.strip() for cell in row.split("|")[4:-1]] for row in (muon, soap)]
+    easy, hard = (float(cell.split()[0]) for cell in cells[0][:2])
+    assert easy > 3
+    assert hard < 0.5
+    assert [row[2] for row in cells] == ["yes", "not known"]
+    assert all(float(cell.split()[0]) == pytest.approx(1, abs=0.05) for cell in cells[1][:2])
