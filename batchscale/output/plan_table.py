@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from analysis.formatting import interval, time_unit
-from batchscale.output.tables import Format, answer_json, end_columns, notes, render
+from batchscale.output.tables import Format, answer_json, capitalized, end_columns, notes, render
 from results.counts import count
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def plans(answer: Mapping[str, Any], format: Format) -> str:
     tables = [_table(plan, format) for plan in made]
     if format == "table" and (like := answer.get("like")):
         if made[0]["note_codes"][:1] == ["other_workload"]:
-            tables.insert(0, f"{made[0]['notes'][0]}\n".capitalize())
+            tables.insert(0, f"{capitalized(made[0]['notes'][0])}\n")
         tables.append(_over_task(like))
     return "\n".join([*tables, *_ending(answer, format)])
 
