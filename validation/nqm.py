@@ -11,8 +11,8 @@ Per eigenvalue a rule moves two numbers linearly, w that is evaluated and u that
     (w, u)' = A (w, u) - α·noise·push,    so that    E[(w, u)(w, u)ᵀ] = C∞ + Aᵗ (C₀ - C∞) Aᵗᵀ
 
 with the stationary covariance C∞. The powers A, A², A⁴ … do not depend on B; steps to the goal are
-found by descending through them. With the preconditioner diag(h^p), α h^-p takes the place of α.
-All of it is float64. ``workloads.quadratic`` is the same model as a workload to be trained.
+found by descending through them. All of it is float64. ``workloads.quadratic`` is the same model as
+a workload to be trained.
 """
 
 from __future__ import annotations
@@ -147,48 +147,12 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-def expected_loss(
-    steps: Sequence[int] | NDArray[np.int64],
-    *,
-    learning_rate: float,
-    batch_size: float,
-    rule: str = "sgd",
-    decay: float = 0.0,
-    preconditioner: float = 0.0,
-    dimensions: int = DIMENSIONS,
-) -> Array:
-    """E L after each of ``steps``: shape (len(steps),).
-
-    Args:
-        rule: a name in ``RULES``; ``decay`` is its momentum, or the decay of its average.
-        preconditioner: the power p of diag(h^p).
-
-    Raises:
-        ValueError: the learning rate is not stable.
-    """
-    h, counts = spectrum(dimensions)
-    rate = _rates(learning_rate, h, preconditioner)
-    system = RULES[rule].system(rate * h, decay)
-    if not system.stable:
-        raise ValueError(f"learning rate {learning_rate:g} is not stable")
-    a, b, c, d = system.matrix
-    matrix = np.stack([np.stack([a, b], -1), np.stack([c, d], -1)], -2)
-    rest = _scaled(system, rate, h, batch_size)
-    away = _away(rest, RULES[rule].start)
-    moved = []
-    for step in steps:
-        (a, b), (c, d) = np.moveaxis(np.linalg.matrix_power(matrix, int(step)), 0, -1)
-        moved.append(rest.ww + _after((a, b, c, d), away).ww)
-    return np.array(moved) @ (0.5 * counts * h)
-
-
 def tune(
     batch_sizes: Sequence[int],
     rule: str = "sgd",
     *,
     learning_rates: Array | None = None,
     decays: Array | None = None,
-    preconditioner: float = 0.0,
     goal: float = GOAL,
     dimensions: int = DIMENSIONS,
 ) -> list[Tuned]:
@@ -202,19 +166,19 @@ def tune(
     best = [Tuned(size, None, float("nan"), float("nan")) for size in batch_sizes]
     h, counts = spectrum(dimensions)
     for decay in map(float, chosen.decays if decays is None else decays):
-        system = chosen.system(_rates(rates, h, preconditioner) * h, decay)
-        candidates = np.flatnonzero(system.stable)
-        system = chosen.system(_rates(rates[candidates], h, preconditioner) * h, decay)
+        stable = rates[chosen.system(rates[:, None] * h, decay).stable]
+        system = chosen.system(stable[:, None] * h, decay)
         powers = [system.matrix]
         for _ in range(_DOUBLINGS - 1):
             powers.append(_squared(powers[-1]))
         for i, size in enumerate(batch_sizes):
-            rest = _scaled(system, _rates(rates[candidates], h, preconditioner), h, size)
+            noise = stable[:, None] ** 2 * h / size  # c = h
+            rest = Covariance(*(part * noise for part in system.stationary))
             weights, most = 0.5 * counts * h, best[i].steps
             fewest = _fewest(powers, rest, chosen.start, weights, goal, most=most)
             if fewest is not None:
                 row, steps = fewest
-                best[i] = Tuned(size, steps, float(rates[candidates[row]]), decay)
+                best[i] = Tuned(size, steps, float(stable[row]), decay)
     return best
 
 
@@ -266,16 +230,6 @@ def _last_above(matrix: tuple[Array, ...], away: Covariance, margin: float, weig
         if away.ww @ weights > margin:
             last = step
     return last
-
-
-def _rates(learning_rates: Array | float, eigenvalues: Array, preconditioner: float) -> Array:
-    """The learning rate of each eigenvalue, α h^-p: shape (…, K)."""
-    return np.asarray(np.asarray(learning_rates)[..., None] * eigenvalues**-preconditioner)
-
-
-def _scaled(system: System, rate: Array, eigenvalues: Array, batch_size: float) -> Covariance:
-    noise = rate**2 * eigenvalues / batch_size  # c = h
-    return Covariance(*(part * noise for part in system.stationary))
 
 
 def _away(rest: Covariance, start: tuple[float, float]) -> Covariance:

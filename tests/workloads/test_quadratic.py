@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from tests.problems import tensors
+from tests.validation.test_nqm import stepped
 from validation import nqm
 from workloads import WorkloadError, load
 from workloads.quadratic import spectrum
@@ -54,15 +56,15 @@ def test_the_mean_loss_is_the_exact_expectation(
         lr=learning_rate,
         momentum=momentum,
     )
-    exact = nqm.expected_loss(
-        steps,
-        learning_rate=learning_rate,
-        rule="heavy_ball",
-        decay=momentum,
+    exact = stepped(
+        "heavy_ball",
+        batch_size,
+        np.array([learning_rate]),
+        np.array([momentum]),
+        steps[-1],
         preconditioner=preconditioner,
-        batch_size=batch_size,
     )
-    assert found == pytest.approx(exact.tolist(), rel=0.05)
+    assert found == pytest.approx(exact[steps, 0].tolist(), rel=0.05)
 
 
 def test_the_spectrum_is_that_of_the_exact_model() -> None:
