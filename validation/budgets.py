@@ -16,7 +16,7 @@ import pandas as pd
 from analysis.curves.final_losses import FinalLoss, FinalLosses
 from analysis.fit.convex import Array
 from analysis.fit.interval import Interval
-from analysis.fit.optimal_batch import OptimalBatch, optimal_batch
+from analysis.fit.optimal_batch import OptimalBatch
 from validation.harness import Counts, groups
 from validation.page import share, table
 
@@ -108,11 +108,6 @@ def _losses(cell: Budgets, rng: np.random.Generator) -> tuple[FinalLosses, Law]:
         optima=np.exp(vertices),
     )
     return final, law
-
-
-def estimated(made: Sequence[FinalLosses]) -> list[OptimalBatch]:
-    """The law of each sweep."""
-    return [optimal_batch(each) for each in made]
 
 
 def count(_: Budgets, estimates: Sequence[OptimalBatch], laws: Sequence[Law]) -> Counts:

@@ -93,8 +93,9 @@ def draw(kind: str, x: Array, rng: np.random.Generator) -> tuple[Array, Array, f
             return log_steps(x, knees[0]), log_steps(x, knees[1]), zeros[0]
 
 
-def compare(x: Array, y: tuple[Array, Array], seed: int) -> SignChanges:
-    """Two measured curves at log batch sizes ``x`` (n,), as ``analysis.fit.crossovers`` does it."""
+def compared(made: Measured) -> SignChanges:
+    """Two measured curves, as ``analysis.fit.crossovers`` does it."""
+    x, y, seed = made
     at = np.linspace(x[0], x[-1], PLACES)
     sides = []
     for row, steps in enumerate(y):
@@ -102,11 +103,6 @@ def compare(x: Array, y: tuple[Array, Array], seed: int) -> SignChanges:
         drawn = knee.replicates(REPLICATES, 2 * seed + row)
         sides.append((knee.log_steps(at), log_steps(np.tile(at, (len(drawn), 1)), drawn)))
     return sign_changes(at, *sides[0], *sides[1], level=LEVEL)
-
-
-def compared(made: Sequence[Measured]) -> list[SignChanges]:
-    """Each pair."""
-    return [compare(*each) for each in made]
 
 
 def count(_: Pairs, estimates: Sequence[SignChanges], truths: Sequence[float]) -> Counts:

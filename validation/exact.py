@@ -59,11 +59,6 @@ def truth(steps: LogSteps, first: float, last: float, tolerance: float) -> Truth
     )
 
 
-def quantities(steps: LogSteps, first: float, last: float, tolerance: float) -> dict[str, float]:
-    """The quantities of ``truth``."""
-    return truth(steps, first, last, tolerance).quantities
-
-
 def _last(x: Array, y: Array, most: float) -> float:
     """The largest x at which y is at most ``most``, y being straight between its points."""
     at = int(np.flatnonzero(y <= most)[-1])

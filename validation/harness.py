@@ -44,8 +44,8 @@ class Scenario:
     simulate: Callable[[Any, Any, np.random.Generator, int], list[tuple[Any, Any]]]
     """From a cell, its truth, a generator and a number: so many measurements, each with what is
     true of it."""
-    estimate: Callable[[list[Any]], list[Any]]
-    """What the analysis says of each measurement."""
+    estimate: Callable[[Any], Any]
+    """What the analysis says of a measurement."""
     count: Callable[[Any, list[Any], list[Any]], Counts]
     """From a cell, the estimates and what is true of each: the other columns of a row."""
     replicates: int
@@ -61,7 +61,7 @@ class Scenario:
         several = self.blocks > 1
         rng = np.random.default_rng([*self.seed(cell), *([block] if several else [])])
         pairs = self.simulate(cell, true, rng, replicates or self.replicates)
-        estimates = self.estimate([measured for measured, _ in pairs])
+        estimates = [self.estimate(measured) for measured, _ in pairs]
         counts = self.count(cell, estimates, [each for _, each in pairs])
         return {**self.key(cell), **({"block": block} if several else {}), **counts}
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from analysis import formatting
 from analysis.fit.interval import QUANTITIES, Interval
 
 ROOT = Path(__file__).parent.parent
@@ -69,13 +70,7 @@ def short(value: float) -> str:
 
 def interval(quantity: Interval) -> str:
     """``190 [150, 240]``, ``≥ 150``, ``≤ 240``, ``open``."""
-    value, low, high = quantity.value, quantity.low, quantity.high
-    if low is not None and high is not None:
-        ends = f"[{short(low)}, {short(high)}]"
-        return ends if value is None else f"{short(value)} {ends}"
-    if low is not None:
-        return f"≥ {short(low)}"
-    return "open" if high is None else f"≤ {short(high)}"
+    return formatting.interval(*quantity.ends, number=short)
 
 
 def times(factor: float) -> str:

@@ -55,7 +55,7 @@ def true(rule: str) -> dict[str, float]:
     """The quantities by their definitions, read off a monotone cubic through the exact curve."""
     x = np.log(SIZES)
     curve = exact.between(x, np.log(np.array(steps(rule), dtype=float)))
-    quantities = exact.quantities(curve, x[0], x[-1], TOLERANCE)
+    quantities = exact.truth(curve, x[0], x[-1], TOLERANCE).quantities
     return {name: float(np.exp(value)) for name, value in quantities.items()}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
+from analysis.fit.optimal_batch import optimal_batch
 from validation import budgets, crossovers, searches, shapes, stopping, techniques, true_shapes
 from validation.budgets import Budgets
 from validation.crossovers import Pairs
@@ -88,7 +89,7 @@ SCENARIOS = (
         seed=searches.limits_seed,
         truth=searches.loss,
         simulate=searches.simulate,
-        estimate=searches.effects,
+        estimate=searches.limit,
         count=searches.count_limits,
         replicates=20,
         blocks=5,
@@ -132,7 +133,7 @@ SCENARIOS = (
         seed=techniques.seed,
         truth=techniques.true_ratios,
         simulate=techniques.simulate,
-        estimate=techniques.compared,
+        estimate=techniques.p_values_of,
         count=techniques.count,
         replicates=100,
         tables=techniques.tables,
@@ -147,7 +148,7 @@ SCENARIOS = (
         seed=budgets.seed,
         truth=nothing,
         simulate=budgets.simulate,
-        estimate=budgets.estimated,
+        estimate=optimal_batch,
         count=budgets.count,
         replicates=15,
         blocks=2,

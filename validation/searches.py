@@ -63,9 +63,9 @@ def simulate(
     return [(curve, true) for curve in curves(trials, studies=studies)]
 
 
-def located(made: Sequence[Curve]) -> list[tuple[Curve, Located]]:
-    """Each curve with what is located of it."""
-    return [(curve, locate(fitted_points(curve), tolerance=TOLERANCE)) for curve in made]
+def located(curve: Curve) -> tuple[Curve, Located]:
+    """A curve with what is located of it."""
+    return curve, locate(fitted_points(curve), tolerance=TOLERANCE)
 
 
 def searches_key(cell: Searches) -> Counts:
@@ -118,13 +118,11 @@ def loss(cell: Searches, fresh: int = surfaces.FRESH) -> float:
     return surfaces.CRITICAL / float(np.exp(of_search["critical_batch_size"]))
 
 
-def effects(made: Sequence[Curve]) -> list[tuple[Regimes, Any] | None]:
-    """The regimes of each curve, and the effect of its search; None where there is none."""
-    estimates: list[tuple[Regimes, Any] | None] = []
-    for curve, fit in zip(made, regimes_of(list(made)), strict=True):
-        effect = search_effect(curve, fit) if isinstance(fit, Regimes) else None
-        estimates.append(None if effect is None or not isinstance(fit, Regimes) else (fit, effect))
-    return estimates
+def limit(curve: Curve) -> tuple[Regimes, Any] | None:
+    """The regimes of a curve, and the effect of its search; None where there is none."""
+    (fit,) = regimes_of([curve])
+    effect = search_effect(curve, fit) if isinstance(fit, Regimes) else None
+    return None if effect is None or not isinstance(fit, Regimes) else (fit, effect)
 
 
 def limits_key(cell: Searches) -> Counts:

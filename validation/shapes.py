@@ -170,9 +170,9 @@ def _curve(sizes: Sequence[int], noise: Noise, steps: Array) -> Curve:
     return Curve(group={}, label="", target=None, points=tuple(points), trials=1)
 
 
-def located(curves: Sequence[Curve]) -> list[Located]:
-    """Of each curve, as measured ones are."""
-    return [locate(fitted_points(curve), tolerance=TOLERANCE) for curve in curves]
+def located(curve: Curve) -> Located:
+    """Of a curve, as measured ones are."""
+    return locate(fitted_points(curve), tolerance=TOLERANCE)
 
 
 def count(cell: Cell, located: Sequence[Located], truths: Sequence[Mapping[str, float]]) -> Counts:

@@ -68,12 +68,9 @@ def until(trials: pd.DataFrame, feasible: int) -> pd.DataFrame:
     return trials[before < feasible]
 
 
-def ended(sweeps: Sequence[tuple[Stopping, pd.DataFrame]]) -> list[Stopped]:
-    """Each sweep where the rule ends it."""
-    return [_ended(cell, trials) for cell, trials in sweeps]
-
-
-def _ended(cell: Stopping, trials: pd.DataFrame) -> Stopped:
+def ended(made: tuple[Stopping, pd.DataFrame]) -> Stopped:
+    """A sweep where the rule ends it."""
+    cell, trials = made
     names = ["study", "workload", "dataset", "optimizer", "schedule", "batch_size"]
     studies = trials[names].drop_duplicates()
     studies = studies.assign(dimensions=cell.surface.dimensions, search_space=None)

@@ -125,7 +125,8 @@ def truth(
 ) -> dict[str, float]:
     """The five quantities of the median best of ``n``, in natural logs."""
     first, last = np.log(SIZES[0]), np.log(SIZES[-1])
-    return exact.quantities(median_of_searches(surface, n, fresh, multiple), first, last, 0.2)
+    steps = median_of_searches(surface, n, fresh, multiple)
+    return exact.truth(steps, first, last, 0.2).quantities
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from analysis.fit.regimes import Regimes, regimes
 from analysis.techniques.corrections import corrected, named
 from analysis.techniques.p_values import LEVELS, p_value
 from analysis.techniques.table import RATIOS
-from validation.exact import quantities
+from validation.exact import truth
 from validation.harness import LEVEL, TOLERANCE, Counts, groups
 from validation.page import share, table
 
@@ -84,11 +84,6 @@ def located(y: Array) -> list[Regimes]:
     return made
 
 
-def compared(made: Sequence[Array]) -> list[Compared]:
-    """``p_values_of`` each table."""
-    return [p_values_of(y) for y in made]
-
-
 def p_values_of(y: Array) -> Compared:
     """The ratios of each technique of a table to the plain curve at ``LEVEL``, (1,) each, and the
     p-values of those whose interval leaves out 1; 1 for the others, which no correction makes
@@ -137,7 +132,7 @@ def true_ratios(cell: TechniqueTables) -> dict[str, float]:
     first, last = float(np.log(SIZES[0])), float(np.log(SIZES[-1]))
     curves = [theta(1000.0, size) for size in criticals(cell.kind)[:2]]
     plain, other = (
-        quantities(lambda x, curve=curve: knee(x, curve), first, last, TOLERANCE)  # type: ignore[misc]
+        truth(lambda x, curve=curve: knee(x, curve), first, last, TOLERANCE).quantities  # type: ignore[misc]
         for curve in curves
     )
     apart = {name: other[name] - plain[name] for name in RATIOS}

@@ -134,7 +134,7 @@ def test_a_search_has_n_feasible_trials_and_looks_are_the_sweeps() -> None:
 def test_searches_are_located_as_regimes_says_of_each() -> None:
     cell = Searches(surface=Surface(dimensions=3, noise=0.05), trials=16)
     ((curve, _),) = searches.simulate(cell, None, np.random.default_rng(0), 1)
-    ((_, located),) = searches.located([curve])
+    _, located = searches.located(curve)
     one = regimes(curve)
     for name in QUANTITIES:
         ends = [None if np.isnan(end) else np.exp(end) for end in located.ends(name, 0.9)]
@@ -146,8 +146,8 @@ def test_the_median_search_without_noise_is_the_least_excess() -> None:
     steps = surface.median_of_searches(Surface(dimensions=1, noise=0.0), 128, 8)
     x = np.log([1.0, 45.0, 1e5])
     assert steps(x) == pytest.approx(surface.best_steps(x), abs=2e-3)
-    found = exact.quantities(steps, 0.0, 11 * LOG2, 0.2)
-    true = exact.quantities(surface.best_steps, 0.0, 11 * LOG2, 0.2)
+    found = exact.truth(steps, 0.0, 11 * LOG2, 0.2).quantities
+    true = exact.truth(surface.best_steps, 0.0, 11 * LOG2, 0.2).quantities
     assert found == pytest.approx(true, abs=0.01)
 
 
