@@ -70,13 +70,9 @@ class KindCommand(TyperCommand):
         ]
         kinds = [text for text in arguments if ".py:" in text or KINDS[str(self.name)].knows(text)]
         first = next(iter([*kinds, *arguments]), None)
-        if self.name == "import" and not kinds and _is_path(first or "."):
-            return LOG
-        return first
-
-
-def _is_path(text: str) -> bool:
-    return Path(text).exists() or "." in text or "/" in text
+        text = first or "."
+        is_path = Path(text).exists() or "." in text or "/" in text
+        return LOG if self.name == "import" and not kinds and is_path else first
 
 
 class _State:

@@ -168,7 +168,12 @@ def _flat(curve: Curve) -> dict[str, Any]:
         elif name == "against":
             flat |= _flat_ratios(value)
         elif name == "law":
-            flat |= _flat_law(value)
+            flat |= {
+                "law_against": value["against"],
+                "law_scatter": value["scatter"],
+                **tables.end_columns("law_exponent", value["exponent"]),
+                **tables.end_columns("law_coefficient", value["coefficient"]),
+            }
         elif name == "crossovers":
             flat[name] = "; ".join(pair["sentence"] for pair in value)
         elif name == "notes":
@@ -191,15 +196,6 @@ def _flat_ratios(against: Mapping[str, Any] | None) -> dict[str, Any]:
     for name in COLUMNS:
         flat |= tables.end_columns(f"{name}_ratio", against and against["ratios"][name])
     return flat
-
-
-def _flat_law(law: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "law_against": law["against"],
-        "law_scatter": law["scatter"],
-        **tables.end_columns("law_exponent", law["exponent"]),
-        **tables.end_columns("law_coefficient", law["coefficient"]),
-    }
 
 
 def _sentences(curves: Sequence[Curve]) -> list[str]:

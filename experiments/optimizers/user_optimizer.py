@@ -73,7 +73,8 @@ class UserOptimizer(Optimizer):
     def _default(self, argument: str) -> tuple[Value, ...]:
         """The default values of an argument: two of ``betas``; an empty list without a default."""
         default = self._parameters[argument].default
-        values = tuple(default) if argument == "betas" and _is_pair(default) else (default,)
+        pair = isinstance(default, (tuple, list)) and len(default) == 2
+        values = tuple(default) if argument == "betas" and pair else (default,)
         return values if all(isinstance(v, (bool, int, float, str)) for v in values) else ()
 
     def torch_arguments(self, metaparameters: Mapping[str, Value]) -> dict[str, Any]:
@@ -160,7 +161,3 @@ class UserOptimizer(Optimizer):
 def _names(argument: str) -> tuple[str, ...]:
     """The name of a constructor's argument in experiments."""
     return _ALIASES.get(argument, (argument,))
-
-
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, (tuple, list)) and len(value) == 2

@@ -210,7 +210,9 @@ class ProgramTraining:
         self._folder.mkdir(parents=True, exist_ok=True)
         reported = stopped = False
         self._began = time.monotonic()
-        resume, meeting = before is not None, self._meeting()
+        nodes = self._group.size
+        meeting = Meeting.at(self._group.address, nodes, self._program.devices // nodes)
+        resume = before is not None
         number = self._instruction.started + 1
         self._instruction = Instruction(started=number, meeting=meeting, resume=resume)
         with closing(self._start(resume=resume, meeting=meeting)) as process:
@@ -244,10 +246,6 @@ class ProgramTraining:
         assert process.ended is not None
         message = f"{self._program.name} hung after step {self.step:,}: {silent}"
         return ProgramError("\n".join([*process.ended.stderr, message]))
-
-    def _meeting(self) -> Meeting:
-        nodes = self._group.size
-        return Meeting.at(self._group.address, nodes, self._program.devices // nodes)
 
     # What it reports
 

@@ -20,7 +20,7 @@ def evaluation_steps(ratio: float, budget_steps: int) -> tuple[int, ...]:
     steps, step = [], 1
     while step < budget_steps:
         steps.append(step)
-        step = _following(step, ratio)
+        step = max(step + 1, math.ceil(step * ratio))
     return (*steps, budget_steps)
 
 
@@ -36,7 +36,3 @@ def next_evaluation(step: int, ratio: float, budget_steps: int) -> int:
     """The first evaluation later than ``step``; the budget, if there is none."""
     grid = evaluation_steps(ratio, budget_steps)
     return grid[min(bisect_right(grid, step), len(grid) - 1)]
-
-
-def _following(step: int, ratio: float) -> int:
-    return max(step + 1, math.ceil(step * ratio))

@@ -80,13 +80,10 @@ class TrainingLoop:
             stop, self._chunk = self.context.layout.ranks.agree((should_stop(), self._chunk))
             if stop:
                 return
-            steps = min(self._chunk, self._steps_to_evaluation())
+            rows = zip(self.engine.trials, self.engine.steps, strict=True)
+            steps = min(self._chunk, *(self.progress[t.id].next - step for t, step in rows))
             self._chunk = next_chunk(steps, self._train(steps))
             yield self._evaluate()
-
-    def _steps_to_evaluation(self) -> int:
-        trials, steps = self.engine.trials, self.engine.steps
-        return min(self.progress[t.id].next - step for t, step in zip(trials, steps, strict=True))
 
     def _next_evaluation(self, step: int) -> int:
         ratio = self.study.evaluation_ratio

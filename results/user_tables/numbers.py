@@ -42,7 +42,10 @@ def without_commas(path: Path, columns: Sequence[list[str]], delimiter: str) -> 
         example = commas[0]
         readings = f"{example.replace(',', '')} or {example.replace(',', '.')}"
         raise ResultsError(f"{path}: {example} may be {readings}", hint=_HINT)
-    read = _with_decimal_point if decimal else _ungrouped
+
+    def read(cell: str) -> str:
+        return cell.replace(".", "").replace(",", ".") if decimal else cell.replace(",", "")
+
     return [
         [read(cell) for cell in cells] if has or (decimal and _is_grouped(cells)) else cells
         for cells, has in zip(columns, numeric, strict=True)
@@ -77,14 +80,6 @@ def _is_grouped(cells: Sequence[str]) -> bool:
     pointed = [cell for cell in cells if "." in cell]
     numbers = all(number(cell) is not None for cell in cells if cell)
     return bool(pointed) and numbers and all(map(_GROUPED_BY_POINTS.fullmatch, pointed))
-
-
-def _with_decimal_point(cell: str) -> str:
-    return cell.replace(".", "").replace(",", ".")
-
-
-def _ungrouped(cell: str) -> str:
-    return cell.replace(",", "")
 
 
 def amounts(cells: Sequence[Any]) -> list[Any]:

@@ -133,7 +133,7 @@ class Stages:
 
     def forward(self, x: Tensor) -> Tensor:
         """The model's output for a batch that every rank has, on every rank; without gradients."""
-        if self.model_training:
+        if self.model.training:
             raise ExperimentError("layout: a pipeline trains by its schedule alone")
         if not len(x):
             return self.forward(x.new_zeros(1, *x.shape[1:]))[:0]
@@ -144,17 +144,9 @@ class Stages:
             for count in self._counts(len(group)):
                 outputs.append(self._evaluate(group[:count], length))
                 group = group[count:]
-        whole = torch.cat([o for o in outputs if o is not None]) if self._has_last else None
+        has_last = self.count - 1 in self.modules
+        whole = torch.cat([o for o in outputs if o is not None]) if has_last else None
         return self._shared(whole)
-
-    @property
-    def _has_last(self) -> bool:
-        return self.count - 1 in self.modules
-
-    @property
-    def model_training(self) -> bool:
-        """Whether the modules are in training mode."""
-        return self.model.training
 
     def _evaluate(self, parts: list[Tensor], size: int) -> Tensor | None:
         schedule, stages = self._schedule(len(parts), size, training=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from fnmatch import fnmatchcase
 from functools import partial
@@ -34,7 +33,9 @@ class Checkpoint(Technique):
     def model(self, model: nn.Module) -> nn.Module:
         blocks = _blocks(model) if self.modules == "auto" else self._named(model)
         for block in blocks:
-            block.forward = partial(_recomputed, block.forward)
+            block.forward = partial(
+                checkpoint, block.forward, use_reentrant=False, context_fn=_contexts
+            )
         return model
 
     def _named(self, model: nn.Module) -> list[nn.Module]:
@@ -66,10 +67,6 @@ def _blocks(model: nn.Module) -> list[nn.Module]:
 
     visit(model)
     return blocks or [model]
-
-
-def _recomputed(forward: Callable[..., Any], *inputs: Any, **named: Any) -> Any:
-    return checkpoint(forward, *inputs, use_reentrant=False, context_fn=_contexts, **named)
 
 
 def _contexts() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:

@@ -16,7 +16,7 @@ from experiments.errors import ExperimentError
 from experiments.parallel.local_ranks import most_ranks, on_local_ranks
 from experiments.parallel.ranks import SOLO, Ranks
 from experiments.parallel.renewal import Meeting
-from experiments.plan import AUTO, Layout, Pack, Study, Trial
+from experiments.plan import AUTO, Layout, Pack, Study
 from experiments.training.auto_layout.candidates import candidates, halves, largest_share
 from experiments.training.auto_layout.choice import OUT_OF_MEMORY, Attempt, LayoutChoice, best
 from experiments.training.auto_layout.step_times import attempt, waiting
@@ -130,17 +130,14 @@ class _Probe:
             return min(share, max(self.unit, self.stated // self.unit * self.unit))
         if self.context.device.type == "cpu":
             # There a system kills what takes too much memory, instead of saying so.
-            model, models = self.context.model(self.trials[0]), len(self._together())
+            model = self.context.model(self.trials[0])
+            models = len(self.trials) if self.kind == "stacked" else 1
             with suppress(Exception):  # the first attempt raises it again, and it is recorded
                 drawn = RandomDraws.of(self.context, model)
                 divisible = drawn.unsupported is None
                 most = chunk_size(self.context, model, models, divisible=divisible)
                 return min(share, most)
         return share
-
-    def _together(self) -> Sequence[Trial]:
-        """Trials whose steps are taken at once."""
-        return self.trials if self.kind == "stacked" else self.trials[:1]
 
     def _attempt(self, layout: Layout, shortest: float | None) -> Attempt:
         """Take steps in a layout."""

@@ -107,8 +107,10 @@ def certain_miss(values: Values, examples: int, target: Target) -> bool:
         low, high = _share_of_errors(int(values.sum()), len(values), examples)
         return not target.hit(low if target.lower_is_better else high)
     if target.lower_is_better:
-        return _bounded_below(values) and excludes(values, examples, target.value)
-    return _are_shares(values) and excludes(1 - values, examples, 1 - target.value)
+        bounded_below = (values >= 0).all() and np.isfinite(values).all()
+        return bool(bounded_below) and excludes(values, examples, target.value)
+    are_shares = bool(((values >= 0) & (values <= 1)).all())
+    return are_shares and excludes(1 - values, examples, 1 - target.value)
 
 
 def interval(values: Values, examples: int, target: Target) -> tuple[float, float]:
@@ -148,14 +150,6 @@ def _least_mean(values: Values, examples: int, low: float = 0.0) -> float:
 
 def _are_binary(values: Values) -> bool:
     return bool(np.isin(values, (0.0, 1.0)).all())
-
-
-def _are_shares(values: Values) -> bool:
-    return bool(((values >= 0) & (values <= 1)).all())
-
-
-def _bounded_below(values: Values) -> bool:
-    return bool((values >= 0).all() and np.isfinite(values).all())
 
 
 def _share_of_errors(errors: int, read: int, examples: int) -> tuple[float, float]:

@@ -60,19 +60,16 @@ class Rank:
         if self._rank:
             self._store = process_group.reach_store(address, port)
         assert self._store is not None
+        own_gpu = self._meets_on != "cpu" and float(self._context.layout.gpus_per_worker) >= 1
         process_group.join(
             self._store,
             self._rank,
             self._size,
             address=here,
             # Ranks that share a GPU: NCCL refuses them.
-            gpu=self._meets_on if self._has_own_gpu else None,
+            gpu=self._meets_on if own_gpu else None,
             timeout=self._context.pace.collective,
         )
-
-    @property
-    def _has_own_gpu(self) -> bool:
-        return self._meets_on != "cpu" and float(self._context.layout.gpus_per_worker) >= 1
 
     def abandon(self, pack: str) -> None:
         """Release the claim that the rank 0 before this one has left at its death."""
