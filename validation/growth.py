@@ -180,7 +180,8 @@ def _exponents(given: Sequence[Critical]) -> str:
             for form in FORMS:
                 loss = along(own, lambda each: each.target, form) if workload in BY_LOSS else None
                 data = along(own, lambda each: each.examples, form)
-                harder = [each for each in own if each.target in _hardest(own)]
+                hardest = sorted({each.target for each in own})[:LEAST]  # of losses
+                harder = [each for each in own if each.target in hardest]
                 late = along(harder, lambda each: each.examples, form)
                 size, target = by_size(own, form)
                 yield [
@@ -191,11 +192,6 @@ def _exponents(given: Sequence[Critical]) -> str:
 
     head = ("workload", "optimizer", "form", "excess loss", "examples", "holds")
     return table((*head, "examples, three hardest targets", "parameters"), rows())
-
-
-def _hardest(given: Sequence[Critical]) -> list[float]:
-    """Three targets: of losses."""
-    return sorted({each.target for each in given})[:LEAST]
 
 
 def _agrees(exponent: Interval) -> str:

@@ -102,7 +102,10 @@ def warnings(view: View, comparisons: Sequence[Comparison | None]) -> list[dict[
     First those about the view as a whole: unequal N, and small N.
     """
     everyone = [curve.label for curve in view.curves]
-    about: dict[Note, list[str]] = dict.fromkeys(_unequal(view), everyone)
+    counts = sorted({curve.trials for curve in view.curves if not curve.repeats})
+    about: dict[Note, list[str]] = {}
+    if len(counts) > 1:
+        about[Note("unequal_n", n=(counts[0], counts[-1]))] = everyone
     for (curve, fit), comparison in zip(view.pairs, comparisons, strict=True):
         more = comparison.notes if comparison is not None else ()
         effect = search_effect(curve, fit)
@@ -161,9 +164,3 @@ def _few(curve: Curve) -> Note | None:
     if curve.repeats or curve.trials >= FEW:
         return None
     return Note("small_n", n=curve.trials)
-
-
-def _unequal(view: View) -> list[Note]:
-    """Whether the curves' points are of unequal numbers of trials."""
-    counts = sorted({curve.trials for curve in view.curves if not curve.repeats})
-    return [Note("unequal_n", n=(counts[0], counts[-1]))] if len(counts) > 1 else []

@@ -77,7 +77,11 @@ class Server(ThreadingHTTPServer):
             except OSError as error:
                 if error.errno == errno.EADDRINUSE and number != wanted[-1]:
                     continue
-                raise _refused(host, number, error) from error
+                raise CommandError(
+                    f"cannot listen at port {number} of {host}: {error.strerror or error}",
+                    hint="--port 0 takes any free port; --host 127.0.0.1 is this machine alone, "
+                    "0.0.0.0 every network it is in",
+                ) from error
             return
 
     @property
@@ -196,11 +200,3 @@ def _address(host: str) -> tuple[socket.AddressFamily, str]:
         ) from None
     family, _, _, _, address = addresses[0]
     return family, str(address[0])
-
-
-def _refused(host: str, port: int, error: OSError) -> CommandError:
-    return CommandError(
-        f"cannot listen at port {port} of {host}: {error.strerror or error}",
-        hint="--port 0 takes any free port; --host 127.0.0.1 is this machine alone, 0.0.0.0 every "
-        "network it is in",
-    )

@@ -141,7 +141,9 @@ def plans(
         if len(sizes) < 3:
             message = f"{name}: a curve of fewer than three batch sizes has no {want.quantity}"
             raise CommandError(message, hint="add batch sizes to the grid")
-        pilot = _pilot_of(studies, pilots)
+        # The curve that has trials of all of these studies, and of no others.
+        ids = {study.id for study in studies}
+        pilot = next((curve for curve in pilots if ids == {*curve.studies}), None)
         known = Known.of_pilot(pilot) if pilot else None
         first = studies[0]
         if known is None:
@@ -179,12 +181,6 @@ def _pilots(where: Location) -> list[Curve]:
         return []
     run = dataset.open(where)
     return curves(run.trials, studies=run.studies) if len(run.trials) else []
-
-
-def _pilot_of(studies: Sequence[Study], pilots: Sequence[Curve]) -> Curve | None:
-    """The curve that has trials of all of these studies, and of no others."""
-    ids = {study.id for study in studies}
-    return next((curve for curve in pilots if ids == {*curve.studies}), None)
 
 
 def _trial_seconds(where: Location) -> dict[str, float]:

@@ -134,7 +134,20 @@ def branches(
             stop_at_target=False,
             keep=None,
         ),
-        trials=tuple(_branched(trial, step, number, about) for number in range(seeds)),
+        trials=tuple(
+            replace(
+                trial,
+                id=digest({**about, "seed": number}),
+                index=number,
+                seed=derive(trial.seed, "branch", step, number) if number else trial.seed,
+                branch=(trial.seed, step) if number else None,
+                role="branch",
+                round=0,
+                enlargement=0,
+                other_searches={},
+            )
+            for number in range(seeds)
+        ),
         times=times,
         step=step,
         ends=ends,
@@ -146,20 +159,6 @@ def _technique(study: Study, step: int, times: int, rule: str) -> dict[str, Any]
         return dict(study.technique)
     ramp = Ramp(changes=((step / study.schedule_steps, times),), learning_rate=rule)
     return {**study.technique, "ramp": str(ramp)}
-
-
-def _branched(trial: Trial, step: int, number: int, about: dict[str, Any]) -> Trial:
-    return replace(
-        trial,
-        id=digest({**about, "seed": number}),
-        index=number,
-        seed=derive(trial.seed, "branch", step, number) if number else trial.seed,
-        branch=(trial.seed, step) if number else None,
-        role="branch",
-        round=0,
-        enlargement=0,
-        other_searches={},
-    )
 
 
 def train(

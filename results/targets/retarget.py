@@ -48,13 +48,6 @@ def _brackets(results: Tables, trials: Sequence[str], target: Target) -> pd.Data
     return Evaluations([results]).brackets(columns, target.metric)
 
 
-def _no_metric(name: str, measured: Sequence[str]) -> ResultsError:
-    return ResultsError(
-        f"no measurement has the metric {name!r}",
-        hint=nearest(name, measured, f"measured: {', '.join(measured) or 'nothing'}"),
-    )
-
-
 def retarget(results: Tables, target: str | Target | Mapping[str, str | Target]) -> pa.Table:
     """The trial rows of ``results`` with their steps to ``target``, or to their experiment's.
 
@@ -183,7 +176,10 @@ def _recompute(
     if not measured.any():
         names = Evaluations([results]).metrics()
         if names and target.metric not in names:
-            raise _no_metric(target.metric, names)
+            raise ResultsError(
+                f"no measurement has the metric {target.metric!r}",
+                hint=nearest(target.metric, names, f"measured: {', '.join(names)}"),
+            )
     _refuse_unmeasured(results, trials[~recorded & ~measured], (~recorded).sum(), target)
     rows = results.trial_rows  # of packaged ones, those that batchscale trained have both
     trained = pc.and_(rows["seed"].is_valid(), rows["metaparameters"].is_valid())

@@ -47,7 +47,8 @@ def understood(
     """
     said = {**table.means, **(given or {})}
     named = names.of_wandb_runs(table)
-    if named and named not in said.values() and not _has_runs(table, said):
+    runs = "run" in said or any(names.candidates(table, names.AXES["run"], config=False))
+    if named and named not in said.values() and not runs:
         table = table.renamed({"run": named})
     table = widened(unfolded(table))
     refuse_per_device(table, said.get("batch_size", ""))
@@ -66,11 +67,6 @@ def understood(
     table = _without_empty_rows(_with_steps(_with_sequences(_with_amounts(table))))
     table.require("batch_size")
     return _named(table)
-
-
-def _has_runs(table: TableFile, said: Mapping[str, str]) -> bool:
-    """Whether a column, or the user, says which rows are a run."""
-    return "run" in said or any(names.candidates(table, names.AXES["run"], config=False))
 
 
 def _with_axis(table: TableFile, name: str, aliases: Sequence[str]) -> TableFile:

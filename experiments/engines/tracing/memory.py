@@ -111,13 +111,14 @@ def overwrite(graph: fx.Graph, changed: set[fx.Node]) -> None:
             continue
         for place in places:
             argument = node.args[place]
+            read = [owner[each] for each in node.args if isinstance(each, fx.Node)]
             free = (
                 isinstance(argument, fx.Node)
                 and owner[argument] is argument
                 and argument.op == "call_function"
                 and argument not in changed
                 and last_use[argument] == position
-                and [owner[each] for each in _nodes(node)].count(argument) == 1
+                and read.count(argument) == 1
                 and _lies_as(node, argument)
             )
             if free:
@@ -128,11 +129,6 @@ def overwrite(graph: fx.Graph, changed: set[fx.Node]) -> None:
                     node.args = (argument, *others)
                 node.target = target
                 break
-
-
-def _nodes(node: fx.Node) -> list[fx.Node]:
-    """The arguments that are nodes, each as often as it is one."""
-    return [each for each in node.args if isinstance(each, fx.Node)]
 
 
 def _lies_as(node: fx.Node, argument: fx.Node) -> bool:
