@@ -81,11 +81,6 @@ class BestCurve:
     """N: the feasible trials that count at each batch size."""
     example_unit: str = "example"
 
-    @property
-    def unknown(self) -> list[int]:
-        """Batch sizes at which the best is not known."""
-        return [point.batch_size for point in self.points if point.value is None]
-
 
 @dataclass(frozen=True)
 class _Counted:

@@ -42,8 +42,6 @@ class Edge:
     side: Literal["low", "high"]
     verdict: Literal["edge", "near"]
     """``edge``: the best trial itself is there; ``near``: only a near-best one is."""
-    position: float
-    """Place in the unit interval of the trial nearest to that end; 0 and 1 are the ends."""
     bound: float
     """The end itself."""
 
@@ -94,17 +92,21 @@ def edge(
         if min(places) < MARGIN and (scale, low) not in _NATURAL:
             edges.append(
                 Edge(
-                    dimension=name, side="low", position=min(places), bound=low,
+                    dimension=name,
+                    side="low",
+                    bound=low,
                     verdict="edge" if first < MARGIN else "near",
                 )
-            )  # fmt: skip
+            )
         if max(places) > 1 - MARGIN and not whole_budget:
             edges.append(
                 Edge(
-                    dimension=name, side="high", position=max(places), bound=high,
+                    dimension=name,
+                    side="high",
+                    bound=high,
                     verdict="edge" if first > 1 - MARGIN else "near",
                 )
-            )  # fmt: skip
+            )
     return edges
 
 

@@ -87,8 +87,6 @@ class FinalLosses:
     failed: Mapping[tuple[int, float], int] = field(default_factory=dict)
     """Where each configuration had runs without a final value (NaN, infinite, diverged): how many
     of the best one, by batch size and budget."""
-    tokens_per_example: float | None = None
-    """None where it is not recorded, or not one number."""
     studies: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
 
@@ -323,7 +321,6 @@ def _of_group(
             )
         )
     edges = sum(point.edge for point in points)
-    tokens = frame.loc[rows, "tokens_per_example"].dropna().unique()
     return FinalLosses(
         group=group,
         label=text if text != "steps to target" else goal.metric,
@@ -332,7 +329,6 @@ def _of_group(
         points=tuple(points),
         failed=failed,
         example_unit=unit(frame["example_unit"].to_numpy(object)[rows]),
-        tokens_per_example=float(tokens[0]) if len(tokens) == 1 and tokens[0] > 0 else None,
         studies=tuple(dict.fromkeys(s for s in frame.loc[rows, "study"] if isinstance(s, str))),
         notes=(*notes, *([Note("rate_edge", n=edges)] if edges else [])),
     )

@@ -135,7 +135,6 @@ def _point(
         minimum=steps,
         hits=len(hit),
         trials=runs,
-        available=runs,
         ran=runs,
         learning_rate=nearest.learning_rate,
         middles=(steps,),

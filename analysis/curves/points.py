@@ -79,8 +79,6 @@ class Point:
     """Number of them that lie in enlargements of the search space."""
     searches: int = 1
     """How many times the study was searched."""
-    available: int = 0
-    """Feasible trials before they were cut to what all batch sizes of the curve have."""
     ran: int = 0
     """Trials that ran, the infeasible ones included."""
     infeasible: int = 0
@@ -192,7 +190,6 @@ def of_searches(
         trials=len(used),
         enlarged=int((runs.enlargement[used] > 0).sum()),
         searches=max(len(each) for each in searches.values()),
-        available=sum(search.available for search in every),
         ran=len(ran),
         infeasible=int(np.isin(ran, infeasible).sum()),
         exact=whole.exact,
@@ -243,7 +240,7 @@ def pooled(points: Sequence[Point]) -> Point:
         trial_outcomes=tuple(each for point in points for each in point.trial_outcomes),
         **{
             name: sum(getattr(point, name) for point in points)
-            for name in ("hits", "available", "ran", "infeasible")
+            for name in ("hits", "ran", "infeasible")
         },
     )
 
@@ -295,7 +292,6 @@ def of_runs(runs: Runs, batch_size: int, rows: Rows) -> Point:
         relative_error=None if np.isnan(read).all() else float(np.sqrt(np.nanmean(read**2))),
         hits=len(reached),
         trials=len(rows),
-        available=len(rows),
         ran=len(rows),
         runs=tuple(sorted(steps)),
         middles=tuple(estimators.middles(runs.steps[hit], runs.last_miss[hit]).tolist()),

@@ -12,8 +12,6 @@ from results.targets.quantities import QUANTITIES as QUANTITIES
 
 COLUMNS = tuple(QUANTITIES[place] for place in (0, 2, 1, 3, 4))
 """The quantities in the order of tables: the batch sizes as they lie along a curve."""
-BATCH_SIZES = QUANTITIES[:3]
-"""The quantities that are batch sizes, and so lie among the tested ones."""
 BY_EXAMPLES = ("perfect_scaling_until", "min_examples")
 """Quantities that rest on examples to target being B·S."""
 SLOPES = ("first", "last", "half")

@@ -29,6 +29,9 @@ from analysis.notes import Note
 from results.counts import count, plural
 from results.errors import ResultsError
 
+LEVEL = 0.9
+"""Coverage of the intervals."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Optimum:
@@ -75,7 +78,6 @@ class OptimalBatch:
     noise: float
     """Standard deviation of one loss, of all budgets; NaN where none has more than three batch
     sizes."""
-    level: float
     notes: tuple[Note, ...] = ()
 
     @property
@@ -95,7 +97,7 @@ class OptimalBatch:
             "label": self.label,
             "metric": self.metric,
             "unit": self.unit,
-            "level": self.level,
+            "level": LEVEL,
             "optima": [self._optimum(each) for each in self.optima],
             "exponent": self.exponent.to_dict(),
             "coefficient": self.coefficient.to_dict(),
@@ -131,14 +133,13 @@ class OptimalBatch:
         return value, low, high
 
 
-def optimal_batches(finals: Sequence[FinalLosses], *, level: float = 0.9) -> list[OptimalBatch]:
+def optimal_batches(finals: Sequence[FinalLosses]) -> list[OptimalBatch]:
     """``optimal_batch`` of each of ``finals`` that has a budget with three batch sizes.
 
     Raises:
         ResultsError: none has.
     """
-    fitted = [optimal_batch(final, level=level) for final in finals]
-    with_optima = [each for each in fitted if each.optima]
+    with_optima = [each for final in finals if (each := optimal_batch(final)).optima]
     if not with_optima:
         most = max(len(final.batch_sizes) for final in finals)
         raise ResultsError(
@@ -149,7 +150,7 @@ def optimal_batches(finals: Sequence[FinalLosses], *, level: float = 0.9) -> lis
     return with_optima
 
 
-def optimal_batch(final: FinalLosses, *, level: float = 0.9) -> OptimalBatch:
+def optimal_batch(final: FinalLosses) -> OptimalBatch:
     """The optimal batch size of one workload and training algorithm at each budget."""
     by_budget = {budget: [p for p in final.points if p.budget == budget]
                  for budget in final.budgets}  # fmt: skip
@@ -162,13 +163,12 @@ def optimal_batch(final: FinalLosses, *, level: float = 0.9) -> OptimalBatch:
     of_each = noises(np.log([*fits]), list(fits.values()))
     noise = dict(zip(fits, of_each, strict=True))
     optima = [
-        _optimum(final, budget, by_budget[budget], fits[budget], noise[budget], level)
-        for budget in fits
+        _optimum(final, budget, by_budget[budget], fits[budget], noise[budget]) for budget in fits
     ]
     notes = list(final.notes)
     if few := len(by_budget) - len(fits):
         notes.append(Note("narrow_budgets", n=few))
-    used = [each for each in optima if _informs(each, fits[each.budget], noise[each.budget], level)]
+    used = [each for each in optima if _informs(each, fits[each.budget], noise[each.budget])]
     if outside := len(optima) - len(used):
         notes.append(Note("outside", n=outside))
     if flat := sum(not each.batch_size.reached for each in used):
@@ -183,7 +183,7 @@ def optimal_batch(final: FinalLosses, *, level: float = 0.9) -> OptimalBatch:
             np.log([each.budget for each in used]),
             [losses[each.budget] for each in used],
             [fits[each.budget] for each in used],
-            level=level,
+            level=LEVEL,
         )
         if law is None:
             notes.append(Note("flat_minima"))
@@ -203,12 +203,11 @@ def optimal_batch(final: FinalLosses, *, level: float = 0.9) -> OptimalBatch:
         line=law,
         counted=tuple(each.budget for each in used) if law is not None else (),
         noise=float(np.sqrt(pooled(list(fits.values())).variance)),
-        level=level,
         notes=tuple(notes),
     )
 
 
-def _informs(each: Optimum, fit: Parabola, noise: Noise, level: float) -> bool:
+def _informs(each: Optimum, fit: Parabola, noise: Noise) -> bool:
     """Whether the vertex may lie between the tested batch sizes, the best of which has two
     neighbours."""
     if each.at_edge:
@@ -217,7 +216,7 @@ def _informs(each: Optimum, fit: Parabola, noise: Noise, level: float) -> bool:
         return each.batch_size.value is not None
     at = np.linspace(np.log(each.tested[0]), np.log(each.tested[-1]), 101)
     slope, spread = fit.slope(at)
-    least = noise.quantile(level) ** 2 * noise.variance * spread
+    least = noise.quantile(LEVEL) ** 2 * noise.variance * spread
     # Exact data: the vertex itself.
     inside = fit.coefficients[2] > 0 and at[0] <= fit.vertex <= at[-1]
     return bool(inside or (slope**2 <= least).any())
@@ -228,17 +227,12 @@ def _costs(final: FinalLosses, points: Sequence[FinalLoss]) -> Array:
 
 
 def _optimum(
-    final: FinalLosses,
-    budget: float,
-    points: Sequence[FinalLoss],
-    fit: Parabola,
-    noise: Noise,
-    level: float,
+    final: FinalLosses, budget: float, points: Sequence[FinalLoss], fit: Parabola, noise: Noise
 ) -> Optimum:
     tested = [float(point.batch_size) for point in points]
     value, low, high = fit.vertex, -np.inf, np.inf
     if np.isfinite(noise.variance):
-        low, high = fit.fieller(noise.variance, noise.quantile(level))
+        low, high = fit.fieller(noise.variance, noise.quantile(LEVEL))
     at = int(np.argmin(_costs(final, points)))
     if at in (0, len(tested) - 1):
         end = float(np.exp(high if at == 0 else low))

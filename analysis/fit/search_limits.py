@@ -75,9 +75,10 @@ class _Tail:
         """The standard deviation of ``excess`` by brackets of the evaluation ratio ``ratio``."""
         return float(self._factor * np.log(ratio) / np.sqrt(6))
 
-    def limit(self, level: float) -> Interval:
-        """S_0/X(1)."""
-        u = np.array([(1 - level) / 2, (1 + level) / 2])
+    @property
+    def limit(self) -> Interval:
+        """The least steps of an unlimited search over those of this one, S_0/X(1): at most 1."""
+        u = np.array([(1 - LEVEL) / 2, (1 + LEVEL) / 2])
         t = (1 - (1 - u) ** (1 / (self.used - 1))) ** (2 / self.dimensions)
         low, high = self.gap * t / (1 - t)
         return Interval.of_logs(-self.excess, -high, -low)
@@ -88,13 +89,11 @@ class _Tail:
         return _moment(1, p) / (_moment(self.used, p) - _moment(1, p))
 
 
-def limit(
-    order_statistics: Sequence[float], trials: int, dimensions: int | None, *, level: float = LEVEL
-) -> Interval | None:
-    """The least steps of an unlimited search over those of this one, S_0/X(1): at most 1.
+def _tail(steps: Sequence[float], trials: int, dimensions: int | None) -> _Tail | None:
+    """The tail of one search.
 
     Args:
-        order_statistics: X(1) … X(r) of the search in steps, ascending; those that are exact.
+        steps: X(1) … X(r) of the search, ascending; those that are exact.
         trials: N, its feasible trials.
         dimensions: tuned dimensions, without discrete choices.
 
@@ -102,11 +101,6 @@ def limit(
         None where nothing follows: no tuned dimension or an unknown number of them, fewer than
         ``FEWEST_TRIALS`` trials, or fewer than two order statistics.
     """
-    tail = _tail(order_statistics, trials, dimensions)
-    return None if tail is None else tail.limit(level)
-
-
-def _tail(steps: Sequence[float], trials: int, dimensions: int | None) -> _Tail | None:
     used = min(len(steps), max(trials // _PART_USED, min(_KEPT, trials // _MOST_USED)))
     if not dimensions or trials < FEWEST_TRIALS or used < 2 or not steps[0] > 0:
         return None
@@ -187,7 +181,7 @@ class SearchEffect:
         )  # fmt: skip
 
 
-def search_trend(curve: Curve, *, level: float = LEVEL) -> SearchTrend | None:
+def search_trend(curve: Curve) -> SearchTrend | None:
     """The trend of ``curve``'s search; None where its values are not minima of trials drawn alike,
     its tuned dimensions are not known, or fewer than ``FEWEST_POINTS`` batch sizes have a limit.
 
@@ -205,11 +199,11 @@ def search_trend(curve: Curve, *, level: float = LEVEL) -> SearchTrend | None:
         return None
     x = np.log([size for size, _ in tails])
     centre = float(x.mean())
-    line, half = _line(x - centre, [tail for _, tail in tails], curve.evaluation_ratio, level)
+    line, half = _line(x - centre, [tail for _, tail in tails], curve.evaluation_ratio)
     return SearchTrend(
         trials=curve.trials,
         dimensions=curve.scaled_dimensions,
-        limits=tuple((size, tail.limit(level)) for size, tail in tails),
+        limits=tuple((size, tail.limit) for size, tail in tails),
         offset=float(line[0]),
         slope=float(line[1]),
         centre=centre,
@@ -236,9 +230,7 @@ def search_effect(curve: Curve, fit: Regimes | None) -> SearchEffect | None:
     return trend.effect(small if best is None else best, large)
 
 
-def _line(
-    x: Array, tails: Sequence[_Tail], ratio: float | None, level: float
-) -> tuple[Array, float]:
+def _line(x: Array, tails: Sequence[_Tail], ratio: float | None) -> tuple[Array, float]:
     """Offset and slope of the excess over ``x`` (n,), and half the slope's interval."""
     from scipy.special import stdtrit  # a third of a second to import: not at start
 
@@ -257,5 +249,5 @@ def _line(
         fitted = design @ line
     freedom = len(y) - 2
     scatter = float(weight @ np.square(y - fitted)) / freedom
-    half = float(stdtrit(freedom, (1 + level) / 2) * np.sqrt(scatter * inverse[1, 1]))
+    half = float(stdtrit(freedom, (1 + LEVEL) / 2) * np.sqrt(scatter * inverse[1, 1]))
     return line, half

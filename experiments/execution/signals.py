@@ -29,7 +29,7 @@ class Stop:
     unless that was ignored before, as by nohup.
 
     The first signal asks; the second raises KeyboardInterrupt on the spot. Signals reach Python's
-    main thread alone: elsewhere only ``seconds`` and ``ask`` count. Other threads see a signal even
+    main thread alone: elsewhere only ``seconds`` counts. Other threads see a signal even
     while the main thread is in code that does not come back to Python.
     """
 
@@ -66,10 +66,6 @@ class Stop:
             yield self
         finally:
             self._condition = None
-
-    def ask(self, reason: Reason) -> None:
-        """Ask the sweep to end."""
-        self._reason = self._reason or reason
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():

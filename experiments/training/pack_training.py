@@ -188,7 +188,3 @@ class Training:
         except UnencodableError as error:
             self.not_kept = str(error)
             return None
-
-    def weights(self, trial: str) -> dict[str, torch.Tensor]:
-        """A copy of an active trial's parameters and buffers by name."""
-        return self._engine.weights(self.active.index(trial))

@@ -179,7 +179,6 @@ def test_tokens_are_divided_by_those_of_an_example(tmp_path: Path) -> None:
     path.write_text(text)
     (final,) = FigureData(Query(sources=[path])).final_losses
     assert final.budgets == BUDGETS
-    assert final.tokens_per_example == 64
     query = Query(sources=[path], read="final", target=f"train_loss < {made.TARGET!r}")
     (curve,), (in_tokens,) = (
         FigureData(replace(query, unit=unit)).curves for unit in (None, "tokens")

@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 from analysis import Curve, regimes
 from analysis.figure_data import FigureData, Query
 from analysis.fit.convex import Fit, Points
-from analysis.fit.interval import BATCH_SIZES, QUANTITIES
+from analysis.fit.interval import QUANTITIES
 from analysis.fit.knee import log_steps, theta
 from analysis.fit.locate import LinearProfile, Located, PlaceProfile
 from analysis.formatting import interval
@@ -246,7 +246,7 @@ def test_nothing_lies_outside_of_the_tested_range(points: Points) -> None:
     along = [found.fits.best.log_steps(x) for x in found.fits.best.grid]
     for name in QUANTITIES:
         value, low, high = found.ends(name, 0.9)
-        if name in BATCH_SIZES and name != "critical_batch_size":
+        if name in QUANTITIES[:3] and name != "critical_batch_size":
             ends = [end for end in (value, low, high) if np.isfinite(end)]
             assert all(first - 1e-9 <= end <= last + 1e-9 for end in ends), name
         if np.isfinite(value):

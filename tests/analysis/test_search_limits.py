@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from analysis import Curve, Interval, Point, curves, regimes
-from analysis.fit.search_limits import SearchEffect, _Tail, limit, search_effect, search_trend
+from analysis.fit.search_limits import SearchEffect, _Tail, _tail, search_effect, search_trend
 from analysis.report.findings import warnings
 from analysis.report.panels import View
 from results.batch_phases import BatchPhases
@@ -50,6 +50,11 @@ def drawn(rng: np.random.Generator, dimensions: int, slope: float, *, power: flo
                           order_statistics=steps, middles=steps[:1]))  # fmt: skip
     return Curve(group={"optimizer": "sgd"}, label="sgd", target=None, points=tuple(made),
                  trials=256, dimensions=dimensions, scaled_dimensions=dimensions)  # fmt: skip
+
+
+def limit(steps: list[float], trials: int, dimensions: int | None) -> Interval | None:
+    tail = _tail(steps, trials, dimensions)
+    return None if tail is None else tail.limit
 
 
 @pytest.mark.parametrize("dimensions", DIMENSIONS)

@@ -98,7 +98,7 @@ def test_a_tuner_ends_after_its_share() -> None:
 
 def test_a_stop_ends_it() -> None:
     tuner = Tuner()
-    tuner.stop.ask("time")
+    tuner.stop = Stop(0.0)
     assert tuner.ask("t0") == "FINISHED"
 
 
