@@ -85,13 +85,10 @@ def _handles(style: Any, points: list[Point]) -> list[Artist]:
 
 def _row(branches: Branches, point: Point) -> dict[str, Any]:
     times = [k for step, k in branches.ramp() if step <= point.step]
-    value, low, high = point.critical.ends
     return {
         "step": point.step,
         "examples": point.step * branches.batch_size,
         "window_steps": point.window,
-        "critical_batch_size": value,
-        "critical_batch_size_low": low,
-        "critical_batch_size_high": high,
+        **point.critical.columns("critical_batch_size"),
         "ramp": (times or [1])[-1] * branches.batch_size,
     }

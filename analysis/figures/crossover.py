@@ -73,9 +73,7 @@ def numbers(data: FigureData) -> pd.DataFrame:
                 value = float(np.exp(np.interp(np.log(size), x, logs))) if inside else None
                 row["fitted_ratio" if name == "ratio" else f"fitted_{name}"] = value
             for i, interval in enumerate(pair.at, start=1):
-                number = "" if i == 1 else f"_{i}"
-                for end, at in interval.to_dict().items():
-                    row[f"crossover{number}" + ("" if end == "value" else f"_{end}")] = at
+                row |= interval.columns("crossover" if i == 1 else f"crossover_{i}")
             rows.append(row)
     return pd.DataFrame(rows)
 

@@ -60,10 +60,7 @@ def numbers(data: FigureData) -> pd.DataFrame:
     """A row a curve and budget: the optimum with its interval, and the law of its curve."""
     rows = []
     for optimal in optimal_batches(data.final_losses):
-        law: dict[str, float | None] = {}
-        for name in ("exponent", "coefficient"):
-            each = getattr(optimal, name)
-            law |= {name: each.value, f"{name}_low": each.low, f"{name}_high": each.high}
+        law = optimal.exponent.columns("exponent") | optimal.coefficient.columns("coefficient")
         for each in optimal.optima:
             at, under, over = (np.array([np.nan]),) * 3
             if optimal.line is not None:

@@ -82,6 +82,10 @@ class Interval:
     def to_dict(self) -> dict[str, float | None]:
         return {"value": self.value, "low": self.low, "high": self.high}
 
+    def columns(self, name: str) -> dict[str, float | None]:
+        """As three columns of a table: ``name``, ``name_low`` and ``name_high``."""
+        return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
+
 
 def bounded(best: Interval, sizes: NDArray[np.float64], steps: NDArray[np.float64]) -> Interval:
     """``best``, the batch size of fewest examples, of points (n,): a bound where the smallest or

@@ -17,6 +17,7 @@ from analysis.figures.drawing.facets import styles_of
 from analysis.figures.drawing.optimizer_styles import CurveStyle
 from analysis.figures.drawing.page import Page
 from analysis.figures.drawing.style import grid, log10_axis, number, size_axis
+from analysis.fit.interval import Interval
 from analysis.formatting import time_unit
 from analysis.machines.plan import Choice, Plan, alike, time_of
 
@@ -140,8 +141,6 @@ def _rows(plan: Plan) -> list[dict[str, Any]]:
         row = {**plan.group, "target": plan.target, "devices": choice.devices}
         row |= {"batch_size": choice.batch_size, "step_seconds": choice.step_seconds}
         for name in ("steps", "seconds", "cost"):
-            interval = getattr(choice, name)
-            value, low, high = (None, None, None) if interval is None else interval.ends
-            row |= {name: value, f"{name}_low": low, f"{name}_high": high}
+            row |= (getattr(choice, name) or Interval()).columns(name)
         rows.append({**row, "frontier": choice.frontier})
     return rows
