@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -27,7 +25,8 @@ def draw(data: FigureData, *, page: Page) -> Axes:
     """
     made = optimal_batches(data.final_losses)
     ((main,),) = page.panels([1], "curve", 2.3, 2.1)
-    budgets = np.array([each.budget for optimal in made for each in optimal.optima])
+    optima = [each for optimal in made for each in optimal.optima]
+    budgets = np.array([each.budget for each in optima])
     low, high = budgets.min() / 1.3, budgets.max() * 1.3
     grid(main)
     handles = []
@@ -44,7 +43,8 @@ def draw(data: FigureData, *, page: Page) -> Axes:
             _draw_optimum(main, each, style)
         name = _name(optimal, len(made))
         handles.append(entry(name, color=colour, marker=style.marker, linestyle=style.line))
-    sizes = [size for optimal in made for each in optimal.optima for size in _extent(each)]
+    ends = [end for each in optima for end in each.batch_size.ends if end is not None]
+    sizes = [*ends, *(each.best for each in optima)]
     bottom, top = min(sizes) / 1.6, max(sizes) * 1.6
     main.set(xscale="log", yscale="log", xlim=(low, high), ylim=(bottom, top))
     log10_axis(main.xaxis, low, high)
@@ -96,11 +96,6 @@ def _name(optimal: OptimalBatch, count: int) -> str:
         exponent = interval(*optimal.exponent.ends, number="{:.2f}".format)
         law = f"{optimal.coefficient.value:.2g} · D^{exponent}"
     return law if count == 1 else f"{optimal.label}: {law}"
-
-
-def _extent(each: Optimum) -> Sequence[float]:
-    ends = [end for end in each.batch_size.ends if end is not None]
-    return [*ends, each.best]
 
 
 def _draw_optimum(ax: Axes, each: Optimum, style: CurveStyle) -> None:

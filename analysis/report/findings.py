@@ -110,7 +110,9 @@ def warnings(view: View, comparisons: Sequence[Comparison | None]) -> list[dict[
         more = comparison.notes if comparison is not None else ()
         effect = search_effect(curve, fit)
         of_search = effect.note(fit.critical_batch_size) if effect and fit else None
-        for note in filter(None, (_few(curve), *fitted_notes(curve, fit), of_search, *more)):
+        few = not curve.repeats and curve.trials < FEW
+        small = Note("small_n", n=curve.trials) if few else None
+        for note in filter(None, (small, *fitted_notes(curve, fit), of_search, *more)):
             if note.code == "penalty":  # among the findings
                 continue
             whose = about.setdefault(note, [])
@@ -158,9 +160,3 @@ def _rests(curve: Curve, fit: Regimes | None) -> str:
     if curve.censored:
         parts.append("target not reached at " + ", ".join(f"{size:,}" for size in curve.censored))
     return "; ".join(parts)
-
-
-def _few(curve: Curve) -> Note | None:
-    if curve.repeats or curve.trials >= FEW:
-        return None
-    return Note("small_n", n=curve.trials)
