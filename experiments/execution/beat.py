@@ -251,7 +251,6 @@ class Beat:
             hint="the worker's stack is in the trial's error; a trial that only needs longer shows "
             "progress at its evaluations",
             traceback=f"Stack of the worker (most recent call last):\n{lines}{message}\n",
-            clear=False,
             cause="hung",
         )
 

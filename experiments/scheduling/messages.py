@@ -92,10 +92,10 @@ class Failure:
 
     message: str
     """Its last line: ``ValueError: its message``, or the message of a clear error."""
-    hint: str | None
-    traceback: str
+    hint: str | None = None
+    traceback: str = ""
     """The traceback from the first frame of the user's code on; all of it if there is none."""
-    clear: bool
+    clear: bool = False
     """Whether it is a clear error of ours: every other pack of its kind would raise the same."""
     trial: str | None = None
     """The trial that raised it, where that is known: it is recorded."""

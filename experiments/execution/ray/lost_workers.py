@@ -125,13 +125,7 @@ def _last_line(text: str) -> str:
 def _failure(
     message: str, *, hint: str | None = None, traceback: str = "", cause: Cause = "died"
 ) -> Failure:
-    return Failure(
-        message=message,
-        hint=hint,
-        traceback=traceback,
-        clear=False,
-        cause=cause,
-    )
+    return Failure(message=message, hint=hint, traceback=traceback, cause=cause)
 
 
 def unresponsive(seconds: float) -> Failure:
@@ -141,7 +135,6 @@ def unresponsive(seconds: float) -> Failure:
         message=message,
         hint="C code that keeps Python's lock, or a regular expression without end",
         traceback=message + "\n",
-        clear=False,
         cause="hung",
     )
 

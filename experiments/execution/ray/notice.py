@@ -63,4 +63,4 @@ def _lost() -> Failure:
     message = (
         "the worker was asked to end (SIGTERM): its machine is taken back, or its time is over"
     )
-    return Failure(message=message, hint=None, traceback="", clear=False, cause="lost")
+    return Failure(message=message, cause="lost")

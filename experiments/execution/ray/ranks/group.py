@@ -314,7 +314,6 @@ def hanging(ranks: Sequence[int], size: int, timeout: float) -> Failure:
         message=message if len(ranks) == 1 else message.removesuffix("it") + "them",
         hint="code that only some ranks run must not wait, nor communicate",
         traceback=message,
-        clear=False,
         cause="hung",
     )
 
