@@ -53,7 +53,7 @@ class Meeting:
         if self._alone:
             return [failure]
         if failure is not None:
-            _leave()
+            leave()
         self._count += 1
         failures = [said or None for said in self._gather("failures", failure or "")]
         if any(failures):
@@ -79,7 +79,7 @@ class Meeting:
         return dist.PrefixStore(f"meeting/{self._name}/{self._count}", self._store)
 
     def _renew(self, timeout: timedelta) -> None:
-        _leave()
+        leave()
         dist.init_process_group(
             self._backend,
             store=dist.PrefixStore("group", self._place()),
@@ -92,7 +92,7 @@ class Meeting:
         self._gather("connected", "")
 
 
-def _leave() -> None:
+def leave() -> None:
     """Close the process groups; what other ranks wait for from this one then fails."""
     forget_meshes()
     if dist.is_initialized():

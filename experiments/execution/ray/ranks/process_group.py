@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import socket
 import struct
@@ -14,6 +13,7 @@ import torch.distributed as dist
 
 from experiments.parallel.composed import forget_meshes
 from experiments.parallel.ranks import LOOPBACK
+from experiments.parallel.renewal import leave
 from experiments.scheduling.messages import Cause
 
 _CONNECT_SECONDS = 120.0
@@ -78,14 +78,6 @@ def join(
         world_size=size,
         timeout=timedelta(seconds=timeout),
     )
-
-
-def leave() -> None:
-    """Close all process groups of this process; operations of the other ranks with it then fail."""
-    if dist.is_initialized():
-        with suppress(Exception):  # what is broken is given up all the same
-            dist.destroy_process_group()
-    gc.collect()  # a connection closes with the last reference to its group
 
 
 def close_subgroups() -> None:

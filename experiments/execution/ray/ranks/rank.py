@@ -15,6 +15,7 @@ from experiments.execution.ray.ranks import process_group
 from experiments.execution.ray.worker import WorkerContext
 from experiments.execution.worker import run_pack
 from experiments.parallel.ranks import TorchRanks
+from experiments.parallel.renewal import leave
 from experiments.scheduling.messages import Assignment, Message, Over
 from experiments.training.threads import use_single_thread
 
@@ -50,7 +51,7 @@ class Rank:
 
     def open_store(self, address: str) -> int:
         """The port of a new store, on rank 0."""
-        process_group.leave()
+        leave()
         self._store = store = process_group.open_store(address)
         return store.port
 
@@ -97,7 +98,7 @@ class Rank:
         except (Exception, SystemExit) as error:  # from before the pack's own code
             end = assignment.over("failed", describe(error, cause=process_group.classify(error)))
         if end.end == "failed":
-            process_group.leave()  # the other ranks, which wait for this one, fail then too
+            leave()  # the other ranks, which wait for this one, fail then too
         elif dist.is_initialized():
             process_group.close_subgroups()
         return end
