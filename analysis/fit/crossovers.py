@@ -21,7 +21,7 @@ the fitted curves meet. It assumes that the two curves' errors are independent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
@@ -108,30 +108,6 @@ def crossovers(
     Raises:
         ResultsError: there is no such pair.
     """
-    return _crossovers(curves, regimes, level, None)
-
-
-def with_crossovers(
-    curves: Sequence[Curve], regimes: Sequence[Regimes | None], *, level: float = 0.9
-) -> list[tuple[int, int, Crossover]]:
-    """Those of the ``crossovers`` in which there is one; sooner, since of most pairs it is plain
-    that there is none.
-
-    Raises:
-        ResultsError: as there.
-    """
-    candidates = _crossovers(curves, regimes, level, lambda drawn: _may_cross(drawn, level))
-    return [each for each in candidates if each[2].at]
-
-
-def _crossovers(
-    curves: Sequence[Curve],
-    regimes: Sequence[Regimes | None],
-    level: float,
-    wanted: Callable[[Array], bool] | None,
-) -> list[tuple[int, int, Crossover]]:
-    """The crossovers of all pairs, or of those whose difference of log steps, in all replicates
-    (r, n), is ``wanted``."""
     pairs = []
     for i, j in combinations(range(len(curves)), 2):
         fit, other = regimes[i], regimes[j]
@@ -165,23 +141,9 @@ def _crossovers(
             sides.append(steps[row, seed, over])
         while len(steps) > _KEPT:
             del steps[next(iter(steps))]
-        if wanted is None or wanted(sides[0][1] - sides[1][1]):
-            changes = sign_changes(x, *sides[0], *sides[1], level=level)
-            answers.append((i, j, _named(changes, curves[i].label, curves[j].label, level)))
+        changes = sign_changes(x, *sides[0], *sides[1], level=level)
+        answers.append((i, j, _named(changes, curves[i].label, curves[j].label, level)))
     return answers
-
-
-def _may_cross(drawn: Array, level: float) -> bool:
-    """False where the band of each batch size alone is not above 0 at one and below 0 at another.
-
-    The lower end of a band, a quantile of r replicates between the order statistics k and k + 1,
-    is above 0 only if all but the k + 1 least of them are; one more is let through, for rounding.
-    """
-    most = int((1 - level) / 2 * (len(drawn) - 1)) + 2
-    return bool(
-        (np.count_nonzero(drawn <= 0, axis=0) <= most).any()
-        and (np.count_nonzero(drawn >= 0, axis=0) <= most).any()
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from analysis.curves.curve import Curve
 from analysis.fit.comparisons import Comparison, compare
-from analysis.fit.crossovers import Crossover, with_crossovers
+from analysis.fit.crossovers import Crossover, crossovers
 from analysis.fit.interval import Interval
 from analysis.fit.regimes import Regimes, fitted_notes
 from analysis.fit.search_limits import search_effect
@@ -90,10 +90,10 @@ def penalties(view: View) -> list[str]:
 def crossover_pairs(view: View) -> list[Crossover]:
     """The pairs of curves that cross."""
     try:
-        pairs = with_crossovers(view.curves, view.regimes)
+        pairs = crossovers(view.curves, view.regimes)
     except ResultsError:  # no two curves can be compared
         return []
-    return [pair for _, _, pair in pairs]
+    return [pair for _, _, pair in pairs if pair.at]
 
 
 def warnings(view: View, comparisons: Sequence[Comparison | None]) -> list[dict[str, Any]]:

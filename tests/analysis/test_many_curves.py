@@ -73,15 +73,6 @@ def test_curves_fitted_together_are_those_fitted_alone(many: list[Curve]) -> Non
     assert any("second evaluation" in note for each in kinds for note in each.notes)
 
 
-def test_the_pairs_that_cross_are_those_among_all(many: list[Curve]) -> None:
-    fits = [each if isinstance(each, Regimes) else None for each in regimes_of(many)]
-    every = crossovers(many, fits)
-    found = pairs.with_crossovers(many, fits)
-    crossing = [(i, j, pair.to_dict()) for i, j, pair in every if pair.at]
-    assert [(i, j, pair.to_dict()) for i, j, pair in found] == crossing
-    assert 0 < len(crossing) < len(every)
-
-
 def test_few_replicates_kept_change_nothing(
     many: list[Curve], monkeypatch: pytest.MonkeyPatch
 ) -> None:
