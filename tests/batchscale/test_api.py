@@ -163,14 +163,6 @@ def test_a_trial_that_does_not_reach_its_target_says_how_far_it_came() -> None:
     assert "diverged by step" in wild.verdict
 
 
-@pytest.mark.usefixtures("here")
-def test_new_and_check_and_list() -> None:
-    workload, experiment = bs.new("net.py")
-    assert (workload, experiment) == (Path("net.py"), Path("net.yaml"))
-    assert all(finding.passed is not False for finding in bs.check("net.py:Net", width=8))
-    assert "sgd" in bs.list("optimizers")
-
-
 def test_references_to_workloads() -> None:
     import workloads
 

@@ -41,19 +41,6 @@ def test_a_clear_error_is_one_line_and_a_hint(
     assert not held.out
 
 
-def test_an_error_in_the_users_file_shows_their_frames_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    error = caught(user_code(tmp_path, "return {}['width']"))
-    assert report(error, reproduce="batchscale trial --from 1234") == 1
-    shown = capsys.readouterr().err
-    assert shown.count("Traceback") == 1
-    assert "mine.py" in shown
-    assert "test_errors.py" in shown.replace(str(tmp_path), "")  # the test is a user's file too
-    assert shown.count("KeyError: 'width'") == 2  # the traceback's end, and the line below it
-    assert shown.endswith("hint: the same again: batchscale trial --from 1234\n")
-
-
 def test_frames_above_the_users_first_are_left_out(tmp_path: Path) -> None:
     """Here the test's own frames stand for ours: a worker's, the engine's, the driver's."""
     error = caught(user_code(tmp_path, "raise ValueError('wrong')"))
@@ -65,11 +52,6 @@ def test_frames_above_the_users_first_are_left_out(tmp_path: Path) -> None:
     assert "test_errors.py" not in shown.replace(str(tmp_path), "")
     assert shown.splitlines()[0] == "Traceback (most recent call last):"
     assert shown.splitlines()[-1] == "ValueError: wrong"
-
-
-def test_debug_shows_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert report(caught(user_code(tmp_path, "1 / 0")), debug=True) == 1
-    assert "in caught" in capsys.readouterr().err
 
 
 def test_an_error_of_ours_says_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,17 +70,6 @@ def test_a_full_disk_names_the_file(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_interrupt_is_130_and_silent(capsys: pytest.CaptureFixture[str]) -> None:
     assert report(KeyboardInterrupt()) == 130
     assert not capsys.readouterr().err
-
-
-def test_a_file_that_does_not_parse_is_shown(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "mine.py"
-    file.write_text("def go(:\n")
-    error = caught(lambda: compile(file.read_text(), str(file), "exec"))
-    error.__traceback__ = None
-    report(error)
-    assert "mine.py" in capsys.readouterr().err
 
 
 def test_a_librarys_compiled_code_is_not_the_users() -> None:

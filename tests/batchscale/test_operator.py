@@ -21,7 +21,6 @@ import batchscale as bs
 from results.run_state.claims import Claims
 from tests.batchscale.blocks import ROOT
 from tests.batchscale.people import Person, end, wait
-from tests.user_models import LINEAR, TOUCH
 
 pytestmark = pytest.mark.slow
 
@@ -121,25 +120,3 @@ def test_left_alone_on_shared_storage(operator: Person) -> None:
     pd.testing.assert_frame_equal(rows(root), whole)
     assert committed(operator) == len(whole)
     assert operator.run("fsck", "runs").endswith("no defect\n")
-
-
-def test_somebody_elses_record_runs_no_code(operator: Person) -> None:
-    theirs = operator.folder / "theirs"
-    theirs.mkdir()
-    somebody = Person(theirs, ROOT)
-    somebody.environment["XDG_STATE_HOME"] = str(theirs / "state")
-    somebody.write({"evil.py": TOUCH + LINEAR})
-    evil = "{workload: evil.py:Mine, grid: {batch_size: 32, optimizer: sgd}, trials: 1, "
-    somebody.write({"evil.yaml": evil + "search: {learning_rate: 0.1}, budget: 4 steps}"})
-    somebody.run("sweep", "evil.yaml", "--address", "none", "--results", "runs")
-    (theirs / "evil.ran").unlink()
-    # As a repository that is cloned: its file lies where the record says.
-    (theirs / "evil.py").rename(operator.folder / "evil.py")
-    shutil.copytree(theirs / "runs", operator.folder / "results" / "runs")
-    (row,) = operator.ask("query", "SELECT trial FROM trials")
-    said = operator.fail("trial", "--from", row["trial"])
-    assert "evil.py" in said
-    assert "--trust" in said
-    for verb in ("status", "fsck", "compact"):
-        operator.run(verb, "results/runs")
-    assert not list(operator.folder.rglob("*.ran"))
