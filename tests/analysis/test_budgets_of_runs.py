@@ -179,30 +179,3 @@ def test_regimes_at_equal_loss_of_one_sweep(tmp_path: Path) -> None:
     )
     assert [p["steps"] for p in by_api["points"]] == [point.steps for point in curve.points]
     assert len(curve.points) >= 5
-
-
-OWN = "experiment = 'gallery-goals' AND optimizer = 'sgd'"
-REAL = (600, 1250, 2500, 5000, 10_000, 19_000)
-UNDER = tuple(f"{each} examples" for each in REAL)
-
-
-@pytest.mark.slow
-def test_a_real_sweep_of_digits_that_trained_past_its_targets() -> None:
-    """168 packaged trials: the best of 24 at each batch size and budget, by the trials' rows."""
-    own = bs.open("own").where(OWN)
-    (answer,) = bs.optimal_batch(own, target="validation_error < 0.1", under=UNDER)
-    assert [each["budget"] for each in answer["optima"]] == [*REAL]
-    losses = [each["loss"] for each in answer["optima"]]
-    assert losses == sorted(losses, reverse=True)
-    (curve,) = bs.regimes(own, read="final", target="validation_error < 0.06", under=UNDER)
-    assert curve["estimator"] == "iso_loss"
-    hit = [point for point in curve["points"] if point["steps"] is not None]
-    assert len(hit) >= 5
-    steps = [point["steps"] for point in hit]
-    assert steps[0] > 2 * steps[-1]
-    (direct,) = bs.regimes(own, target="validation_error < 0.06")
-    by_size = {point["batch_size"]: point["steps"] for point in direct["points"]}
-    for point in hit:
-        # The first hit of any trial is a lucky one: it comes earlier, but not by much.
-        assert 0.9 * by_size[point["batch_size"]] <= point["steps"]
-        assert point["steps"] <= 2.5 * by_size[point["batch_size"]]
