@@ -97,17 +97,3 @@ def test_one_file_is_a_new_figure(added: str, plain_curve: Callable[..., Curve])
     assert figures.numbers(added, curves)["steps"].tolist() == [64, 32, 17]
     with pytest.raises(ResultsError, match="figure points has no option 'color'"):
         figures.draw(added, curves, options={"color": "red"})
-
-
-def test_a_file_in_the_folder_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "points.py").write_text(NEW)
-    (tmp_path / "_shared.py").write_text('"""No figure."""')
-    (tmp_path / "shallue").mkdir()
-    for name in ("fig12", "fig2"):
-        (tmp_path / "shallue" / f"{name}.py").write_text(f'"""Figure {name}."""')
-    monkeypatch.setattr(figures, "_FOLDER", tmp_path)
-    assert figures.names() == {
-        "points": "Steps as points. They are not joined",
-        "shallue-fig2": "Figure fig2",
-        "shallue-fig12": "Figure fig12",
-    }

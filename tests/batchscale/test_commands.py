@@ -16,26 +16,14 @@ import batchscale as bs
 from batchscale.sweeps import plan
 from tests.batchscale.conftest import EXPERIMENT, Command
 from tests.batchscale.test_bad_input import clear
+from tests.contract import frozen
 from tests.experiments.test_target_lengths import fake, run
 
 
 def test_help_lists_the_commands(command: Command) -> None:
     answer = command("--help")
     assert answer.status == 0
-    names = [
-        "sweep",
-        "status",
-        "trial",
-        "check",
-        "new",
-        "regimes",
-        "plot",
-        "report",
-        "query",
-        "fsck",
-        "compact",
-        "list",
-    ]
+    names = frozen.interface()["commands"]
     assert all(f"  {name} " in answer.out for name in names)
     assert all(command(name, "--help").status == 0 for name in names)
 
@@ -250,14 +238,6 @@ def test_an_estimator_stands_in_the_answer_and_its_points(command: Command, smal
     assert [point["batch_size"] for point in first["points"]] == first["batch_sizes"]
     assert {point["estimator"] for point in first["points"]} == {"median_of_searches"}
     assert {"edges", "half_trials_ratio", "repeats_median"} <= set(first["points"][0])
-
-
-@pytest.mark.slow
-def test_the_figures_of_a_search(command: Command, small: Path, here: Path) -> None:
-    for figure in ("budget", "search"):
-        answer = command("plot", figure, small, "-o", f"{figure}.png")
-        assert answer.status == 0, answer.err
-        assert (here / f"{figure}.csv").is_file()
 
 
 def test_a_plot_under_budgets(command: Command, small: Path, here: Path) -> None:

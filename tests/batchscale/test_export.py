@@ -37,11 +37,6 @@ def test_where_chooses_and_python_does_the_same(command: Command, here: Path, sm
     assert (joined.trials, joined.changed) == (16, 12)
 
 
-def test_the_kinds_are_listed(command: Command) -> None:
-    assert list(bs.list("exports")) == ["tensorboard"]
-    assert "HPARAMS" in command("list", "exports").out
-
-
 @pytest.mark.parametrize(
     ("words", "says", "hint"),
     [

@@ -65,12 +65,6 @@ def test_wrong_words_are_one_line(
     assert [path.name for path in here.iterdir()] == ["mine.csv"]
 
 
-def test_the_kinds_are_listed(command: Command) -> None:
-    listed = bs.list("imports")
-    assert [*listed] == ["log", "shallue"]
-    assert "TensorBoard" in command("list", "imports").out
-
-
 @pytest.fixture(scope="module")
 def found() -> pd.DataFrame:
     """The regimes of all that is published, a row a curve."""

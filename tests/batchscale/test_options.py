@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from batchscale.cli.options import assignments, columns, output_format, seconds
+from batchscale.cli.options import assignments, columns, seconds
 from batchscale.output.errors import CommandError
 
 
@@ -41,8 +41,3 @@ def test_what_is_no_assignment(text: str) -> None:
 def test_columns_are_given_singly_or_with_commas() -> None:
     assert columns(["optimizer", "width, schedule"]) == ["optimizer", "width", "schedule"]
     assert columns(None) is None
-
-
-def test_json_is_a_format() -> None:
-    assert output_format("table", True) == "json"
-    assert output_format("latex", False) == "latex"

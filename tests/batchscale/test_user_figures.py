@@ -148,11 +148,3 @@ def test_a_new_file_is_a_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "shallue-fig12": "One line. And",
         "shallue-worst-rate": "One line. And",
     }
-
-
-@pytest.mark.parametrize("name", figures.names())
-def test_every_packaged_figure_is_described_and_has_both_functions(name: str) -> None:
-    assert 20 < len(figures.names()[name]) < 200
-    kind = figures.get(name)
-    assert kind.numbers is not None
-    assert kind.options == (["against"] if name == "training" else [])
