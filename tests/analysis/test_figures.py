@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -191,18 +191,3 @@ def test_what_cannot_be(odd: list[Curve], tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match="no curve"):
         figures.draw("steps", [])
     assert "steps" in figures.names()
-
-
-@pytest.fixture(autouse=True)
-def _settings() -> Iterator[None]:
-    """Drawing leaves matplotlib's settings as they were."""
-    import matplotlib as mpl
-
-    before = dict(mpl.rcParams)
-    yield
-    after = dict(mpl.rcParams)
-    changed = {name for name in after if after[name] != before[name]} - {
-        "backend",
-        "backend_fallback",
-    }
-    assert not changed

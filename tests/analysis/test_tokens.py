@@ -171,6 +171,8 @@ def test_axes_are_of_tokens(
         monkeypatch.setattr(FigureData, "regimes", property(lambda data: [None] * len(data.curves)))
     text = written(name, in_unit(source_of(name, sources), "tokens"))
     assert "sequences" not in text
+    # A field of the paper's workloads is called examples; axes name units in brackets.
+    assert ("(examples)" if name in PAPER else "examples") not in text
     if name not in WITHOUT:
         assert re.search(r"\(tokens\)|tokens to target", text)
 

@@ -1,30 +1,23 @@
-"""Axes, tables and sentences count in the workload's own unit; in examples where it is not one."""
+"""Tables and sentences count in the workload's own unit; in examples where it is not one.
+
+Axes of figures are in ``test_tokens``.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-import results
-from analysis import figures
-from analysis.figure_data import FigureData, Query
+from analysis.figure_data import FigureData
 from analysis.formatting import unit, units
 from analysis.report.payload import payload
 from batchscale.output.regime_table import regimes as table
-from tests.analysis import gallery
 from tests.analysis.gallery import Row
-from tests.analysis.legible import texts
-from tests.analysis.measured import OTHER_DATA, measured
-from tests.marks import quick
+from tests.analysis.measured import measured
 
 pytestmark = pytest.mark.usefixtures("closed_figures")
-PAPER = [name for name in figures.names() if name.startswith("shallue-")]
-OURS = [name for name in figures.names() if name not in PAPER]
-WITHOUT = {"training", "search", "techniques", "collapse", "shallue-fig9", "shallue-fig10"}
-"""Figures without an axis of batch sizes."""
 
 
 def images(row: Row) -> Row:
@@ -47,67 +40,13 @@ def test_one_unit_or_examples() -> None:
 
 
 @pytest.fixture(scope="module")
-def paper(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Row], Row]], FigureData]:
-    held: dict[Callable[[Row], Row], FigureData] = {}
-
-    def make(change: Callable[[Row], Row]) -> FigureData:
-        if change not in held:
-            root = gallery.write(tmp_path_factory.mktemp("paper") / "runs", change)
-            held[change] = FigureData(Query(sources=[results.open(root)]))
-        return held[change]
-
-    return make
-
-
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Row], Row]], FigureData]:
-    held: dict[Callable[[Row], Row], FigureData] = {}
-
-    def make(change: Callable[[Row], Row]) -> FigureData:
-        if change not in held:
-            held[change] = measured(tmp_path_factory.mktemp("ours") / "runs", change)
-        return held[change]
-
-    return make
-
-
-def written(name: str, material: FigureData) -> str:
-    return "\n".join(texts(figures.draw(name, material)))
+def of_images(tmp_path_factory: pytest.TempPathFactory) -> FigureData:
+    return measured(tmp_path_factory.mktemp("images") / "runs", images)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", quick(OURS, 4))
-def test_our_figures_count_in_it(
-    name: str, ours: Callable[[Callable[[Row], Row]], FigureData], tmp_path: Path
-) -> None:
-    data = OTHER_DATA[name](tmp_path / "made", images) if name in OTHER_DATA else ours(images)
-    said = written(name, data)
-    assert "examples" not in said
-    if name not in WITHOUT:
-        assert "images" in said
-    if name not in OTHER_DATA and name not in WITHOUT:
-        assert "examples" in written(name, ours(mixed))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PAPER)
-def test_the_papers_figures_count_in_it(
-    name: str,
-    paper: Callable[[Callable[[Row], Row]], FigureData],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(FigureData, "regimes", property(lambda shown: [None] * len(shown.curves)))
-    monkeypatch.setattr(FigureData, "published", property(lambda _: []))
-    said = written(name, paper(images))
-    # A field of these workloads is called examples; axes name units in brackets.
-    assert "(examples)" not in said
-    if name not in WITHOUT:
-        assert "batch size (images)" in said.replace("\n(", " (")
-
-
-@pytest.mark.slow
-def test_the_report_counts_in_it(ours: Callable[[Callable[[Row], Row]], FigureData]) -> None:
-    made = payload(ours(images))
+def test_the_report_counts_in_it(of_images: FigureData, tmp_path: Path) -> None:
+    made = payload(of_images)
     html = re.sub(r"<[^>]*>", " ", made["html"])
     assert "examples" not in html.replace("Steps to target against batch size", "")
     assert re.search(r"critical batch size\s+≤ 168\s+images", html)
@@ -115,13 +54,11 @@ def test_the_report_counts_in_it(ours: Callable[[Callable[[Row], Row]], FigureDa
     names = {column["name"] for each in view["tables"] for column in each["columns"]}
     assert {"min images", "images"} <= names
     assert {curve["units"] for curve in view["curves"]} == {"images"}
-    assert "the fewest examples" in payload(ours(mixed))["html"]
+    assert "the fewest examples" in payload(measured(tmp_path / "runs", mixed))["html"]
 
 
-def test_the_table_of_regimes_counts_in_it(
-    ours: Callable[[Callable[[Row], Row]], FigureData],
-) -> None:
-    located = [found for found in ours(images).regimes if found is not None]
+def test_the_table_of_regimes_counts_in_it(of_images: FigureData) -> None:
+    located = [found for found in of_images.regimes if found is not None]
     said = table([found.to_dict() for found in located], "table")
     assert "batch sizes are of images" in said
     assert "min images" in said
