@@ -25,8 +25,6 @@ from tests.problems import (
     engine,
     largest_difference,
     outcomes,
-    restore,
-    saved,
     study,
     train,
     trials,
@@ -190,18 +188,6 @@ def test_weights_are_a_whole_state_of_the_model(kind: str, tmp_path: Path) -> No
         assert {"first.weight", "second.weight"} < state.keys()
         model.load_state_dict(state)
         assert torch.equal(state["first.weight"], model.state_dict()["second.weight"])
-
-
-@pytest.mark.parametrize("precision", ["float32", "float64"])
-def test_nadam_goes_on_from_a_state_bit_for_bit(precision: str) -> None:
-    """Its product of momenta has not the type of the weights."""
-    of = study(optimizer="nadam", precision=precision)
-    (trial,) = trials(of, 1)
-    whole, resumed = engine("module", of, (trial,), steps=3), engine("module", of, (trial,))
-    restore(resumed, saved(whole))
-    for run in (whole, resumed):
-        run.advance(20)
-    assert saved(whole) == saved(resumed)
 
 
 @pytest.mark.parametrize("name", optimizers.names())

@@ -198,13 +198,6 @@ def test_clear_removes_what_is_free(tmp_path: Path) -> None:
     assert [claim["pack"] for claim in claims.all()] == ["q"]
 
 
-def test_a_broken_claim_is_no_claim(tmp_path: Path) -> None:
-    (tmp_path / "claims").mkdir()
-    (tmp_path / "claims" / "p.json").write_text("{half")
-    assert Claims(tmp_path).all() == []
-    assert _take(tmp_path) is not None
-
-
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "claims").write_text("a file in its place")
     with pytest.raises(ResultsError, match="cannot write"):

@@ -288,28 +288,15 @@ def play(history: list[Any]) -> None:
         assert {p: p.stat().st_mtime_ns for p in twin.root.rglob("*.parquet")} == before
 
 
-few = settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow])
-many = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-
-
 @pytest.mark.slow
-@few
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(histories)
 def test_random_histories(history: list[Any]) -> None:
     play(history)
 
 
 @pytest.mark.slow
-@many
-@given(histories)
-def test_many_random_histories(history: list[Any]) -> None:
-    play(history)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "cut", [8, *(pytest.param(cut, marks=pytest.mark.slow) for cut in (0, 1, 2, 3, 5, 11))]
-)
+@pytest.mark.parametrize("cut", [0, 1, 2, 3, 5, 8, 11])
 def test_cut_off_after_any_file(cut: int) -> None:
     """Two experiments, one of which supersedes trials of the other, and of its own."""
     play(

@@ -17,19 +17,6 @@ from results.errors import ResultsError
 from results.schema import REPLACES_KEY, SCHEMAS, TABLE_KEY, VERSION_KEY
 from results.storage.dataset import encode, replaced_by
 from results.store import Store
-from tests.results import synthetic
-
-
-def _again(store: Store, index: int, looks: int, **more: Any) -> str:
-    """Train a trial again: ``looks`` measurements of it with an error of 0.5."""
-    trial = {**synthetic.trial_row("digits-mlp", "sgd", 8, index), **more}
-    points = [
-        {"trial": trial["trial"], "step": look, "metrics": {"validation_error": 0.5}}
-        for look in range(1, looks + 1)
-    ]
-    run = store.commit("synthetic", measurements=points, trials=[trial])
-    assert run is not None
-    return run
 
 
 def test_frames(folder: Path) -> None:
@@ -91,27 +78,6 @@ def test_only_the_wanted_columns_are_read(folder: Path) -> None:
     assert len(found) == 300
     with pytest.raises(ResultsError, match="measurements have no column 'stepp'"):
         results.open(folder).read_measurements(["stepp"])
-
-
-def test_a_trial_trained_again_counts_once(folder: Path) -> None:
-    run = _again(Store(folder), index=3, looks=7, steps_run=999)
-    opened = results.open(folder)
-    trial = opened.trials.set_index("trial").loc["digits-mlp-sgd-8-3"]
-    assert (len(opened.trials), trial.steps_run, trial.run) == (48, 999, run)
-    points = opened.measurements[opened.measurements.trial == "digits-mlp-sgd-8-3"]
-    assert points.step.tolist() == [1, 2, 3, 4, 5, 6, 7]
-    assert (points.run == run).all()
-    # The other trials of the superseded commit keep theirs.
-    assert len(opened.measurements) == 300 - 10 + 7
-
-
-def test_measurements_that_nobody_committed_do_not_count(folder: Path) -> None:
-    _again(Store(folder), index=0, looks=3)
-    newest = max((folder / "trials" / "synthetic").iterdir())
-    newest.unlink()
-    opened = results.open(folder)
-    assert len(opened.measurements) == 300
-    assert (opened.measurements.validation_error == 0.5).sum() == 0
 
 
 def test_older_files_read_with_the_newer_columns_empty(folder: Path) -> None:

@@ -43,26 +43,17 @@ def raw(root: Path, table: str) -> pd.DataFrame:
     return ds.dataset(root / table, format="parquet").to_table().to_pandas()
 
 
-def test_a_trial_trained_again_is_there_once(folder: Path) -> None:
-    run = again(folder)
+@pytest.mark.parametrize("experiment", ["synthetic", "other"])
+def test_a_trial_trained_again_is_there_once(folder: Path, experiment: str) -> None:
+    run = again(folder, experiment=experiment)
     before = _rows(folder)
     assert len(raw(folder, "trials")) == 49
-    Store(folder).compact("synthetic")
+    Store(folder).compact(experiment)
     trials, points = raw(folder, "trials"), raw(folder, "measurements")
     assert len(trials) == trials.trial.nunique() == 48
+    assert trials.set_index("trial").loc[NAME, "run"] == run
     assert points[points.trial == NAME].run.tolist() == [run] * 7
     assert len(points) == 300 - 10 + 7
-    _equal(_rows(folder), before)
-
-
-def test_also_where_another_experiment_has_it(folder: Path) -> None:
-    run = again(folder, experiment="other")
-    before = _rows(folder)
-    Store(folder).compact("other")
-    trials, points = raw(folder, "trials"), raw(folder, "measurements")
-    assert trials.set_index("trial").loc[NAME, "run"] == run
-    assert len(trials) == 48
-    assert set(points[points.trial == NAME].run) == {run}
     _equal(_rows(folder), before)
 
 
