@@ -260,7 +260,9 @@ def test_a_column_of_parts_of_the_data(tmp_path: Path, name: str) -> None:
     frame = curves(run="a").rename(columns={"val_loss": "loss"})
     train = frame.assign(loss=0.5 * frame["loss"])
     rows = pd.concat([frame.assign(**{name: "val"}), train.assign(**{name: "train"})])
-    assert reached(written(tmp_path, rows)) == TRUE
+    path = written(tmp_path, rows)
+    assert reached(path) == TRUE
+    assert reached(path, "train_loss < 0.50001") == TRUE
 
 
 def test_a_column_that_is_there_twice(tmp_path: Path) -> None:
@@ -297,6 +299,7 @@ def test_a_learning_rate_in_rows_of_training_alone(tmp_path: Path) -> None:
     train = frame.rename(columns={"val_loss": "train_loss"}).assign(lr=0.1)
     path = written(tmp_path, pd.concat([frame, train]).sort_values(["batch_size", "step"]))
     assert reached(path) == TRUE
+    assert len(results.open(path).measurements) == len(frame)
     assert set(results.open(path).trials["learning_rate"]) == {0.1}
     two = pd.concat([frame, train, train.assign(lr=0.2, train_loss=9.0)])
     with pytest.raises(ResultsError, match="9 of 27 trials have no measurement of train_loss"):

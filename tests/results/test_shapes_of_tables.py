@@ -157,14 +157,6 @@ def test_a_learning_rate_that_is_logged_at_each_step_is_a_measurement(tmp_path: 
     assert trials["learning_rate"].isna().all()
 
 
-def test_metrics_of_one_step_in_rows_of_their_own(tmp_path: Path) -> None:
-    frame = curves()
-    train = frame.rename(columns={"val_loss": "train_loss"})
-    path = written(tmp_path, pd.concat([frame, train]).sort_values(["batch_size", "step"]))
-    assert reached(path) == TRUE
-    assert len(results.open(path).measurements) == len(frame)
-
-
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
 def test_a_run_that_went_on_from_a_checkpoint(tmp_path: Path, suffix: str) -> None:
     """What was logged between the checkpoint and the crash belongs to no run."""
@@ -214,14 +206,6 @@ def test_a_row_for_each_metric(tmp_path: Path, name: str) -> None:
     easier = frame.assign(value=0.7 * frame["value"]).assign(**{name: "train_loss"})
     both = pd.concat([frame.assign(**{name: "val_loss"}), easier]).sort_values("step")
     path = written(tmp_path, both)
-    assert reached(path) == TRUE
-    assert reached(path, "train_loss < 0.70001") == TRUE
-
-
-def test_a_row_for_each_part_of_the_data(tmp_path: Path) -> None:
-    frame = curves().rename(columns={"val_loss": "loss"})
-    both = [frame.assign(split="valid"), frame.assign(split="train", loss=0.7 * frame["loss"])]
-    path = written(tmp_path, pd.concat(both))
     assert reached(path) == TRUE
     assert reached(path, "train_loss < 0.70001") == TRUE
 
