@@ -64,7 +64,7 @@ def _plan(yaml: str, notes: tuple[str, ...]) -> dict[str, Any]:
 
 
 def trial_row(
-    group: dict[str, Any], place: int, rate: float, steps: int | None, missed: int | None
+    group: dict[str, Any], place: int, rate: float, steps: float | None, missed: float | None
 ) -> dict[str, Any]:
     """The trial at ``place`` of a search, at that learning rate; ``steps`` None: its budget ended
     before ``TARGET`` was reached. ``missed``: its last look before."""

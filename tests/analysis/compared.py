@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from analysis.figure_data import FigureData, Query
 from analysis.fit.knee import log_steps, theta
 from results.store import Store
 from tests.analysis.gallery import Row, as_it_is
+from tests.reported import trial_row
 
 KNEES = {"sgd": theta(900.0, 100.0, 1.2), "momentum": theta(300.0, 600.0, 1.2)}
 SIZES = tuple(2**i for i in range(3, 13))
@@ -36,22 +36,9 @@ def compared(root: Path, change: Callable[[Row], Row] = as_it_is) -> FigureData:
                 "batch_size": size,
                 "evaluation_ratio": 1.05,
             }
-            trial = {
-                **study,
-                "trial": f"{optimizer}-{size}-0",
-                "index": 0,
-                "seed": 0,
-                "role": "search",
-                "learning_rate": 0.1,
-                "metaparameters": json.dumps({"learning_rate": 0.1}),
-                "status": "COMPLETE",
-                "stop_reason": "target",
-                "target_metric": "validation_error",
-                "target_value": 0.1,
-                "lower_is_better": True,
-                "steps_to_target": float(np.exp(logs)),
-                "last_miss": float(np.exp(logs)) - 1,
-            }
+            steps = float(np.exp(logs))
+            trial = trial_row(study, 0, 0.1, steps, steps - 1)
+            trial |= {"target_value": 0.1, "steps_run": None}  # which are whole
             store.commit("e", measurements=[], trials=[change(trial)])
             store.add_studies([change({**study, "experiment": "e"})])
     return FigureData(Query(sources=[results.open(root)]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from tests.analysis.compared import compared
 from tests.analysis.conftest import SPACE, looks
 from tests.analysis.gallery import Row, as_it_is
 from tests.analysis.loss_surfaces import finals
+from tests.reported import trial_row
 
 OTHER_DATA: Mapping[str, Callable[..., FigureData]] = {
     "optimal_batch": finals,
@@ -44,11 +44,15 @@ def measured(root: Path, change: Callable[[Row], Row] = as_it_is) -> FigureData:
     for optimizer, params in (("sgd", theta(40.0, 60.0)), ("momentum", theta(30.0, 150.0))):
         for size in SIZES:
             best = np.exp(log_steps(np.log([size]), params)[0])
+            study = {
+                "study": f"{optimizer}-{size}", "workload": "digits-softmax", "dataset": "digits",
+                "optimizer": optimizer, "schedule": "constant", "batch_size": size,
+            }  # fmt: skip
             trials, points = [], []
             for index in range(TRIALS):
                 rate = float(np.exp(rng.uniform(np.log(1e-3), np.log(10))))
                 momentum = float(rng.uniform(0, 0.95)) if optimizer == "momentum" else None
-                own = {"trial": f"{optimizer}-{size}-{index}", "study": f"{optimizer}-{size}"}
+                own = {"trial": f"{optimizer}-{size}-{index}", "study": study["study"]}
                 error = 0.9 * (1 + GRID / (best * np.exp(abs(np.log(rate / 0.1)) * 0.4))) ** -2
                 dead = rate > 4
                 steps = GRID[GRID < 20] if dead else GRID
@@ -56,42 +60,25 @@ def measured(root: Path, change: Callable[[Row], Row] = as_it_is) -> FigureData:
                 hit = np.flatnonzero(error < GOAL)
                 ran = len(steps) if dead or not len(hit) else hit[0] + 1
                 reached = bool(len(hit)) and not dead
+                last = int(steps[ran - 1])
+                missed = int(steps[ran - 2]) if reached and ran > 1 else None
                 points += [
                     {**own, "step": int(step), "metrics": {"validation_error": float(value)}}
                     for step, value in zip(steps[:ran], error[:ran], strict=True)
                 ]
                 trials.append(
                     {
-                        **own,
-                        "workload": "digits-softmax",
-                        "dataset": "digits",
-                        "optimizer": optimizer,
-                        "schedule": "constant",
-                        "batch_size": size,
-                        "role": "search",
-                        "index": index,
-                        "seed": 0,
-                        "learning_rate": rate,
+                        **trial_row(study, index, rate, last if reached else None, missed),
                         "momentum": momentum,
                         "effective_learning_rate": rate / (1 - (momentum or 0.0)),
-                        "metaparameters": json.dumps({"learning_rate": rate}),
-                        "status": "INFEASIBLE" if dead else "COMPLETE",
-                        "stop_reason": "diverged" if dead else "target" if reached else "budget",
-                        "target_metric": "validation_error",
                         "target_value": GOAL,
-                        "lower_is_better": True,
-                        "steps_to_target": float(steps[ran - 1]) if reached else None,
-                        "last_miss": float(steps[ran - 2]) if reached and ran > 1 else None,
-                        "steps_run": int(steps[ran - 1]),
+                        **({"status": "INFEASIBLE", "stop_reason": "diverged"} if dead else {}),
+                        "steps_run": last,
                         "budget_steps": BUDGET,
                     }
                 )
-            study = {
-                name: trials[0][name] for name in ("study", "workload", "dataset", "optimizer")
-            }
             store.commit("e", measurements=[*map(change, points)], trials=[*map(change, trials)])
             store.add_studies(
-                [change({**study, "experiment": "e", "schedule": "constant", "batch_size": size,
-                         "search_space": SPACE, "dimensions": 1})]
-            )  # fmt: skip
+                [change({**study, "experiment": "e", "search_space": SPACE, "dimensions": 1})]
+            )
     return FigureData(Query(sources=[results.open(root)]))

@@ -12,6 +12,7 @@ from analysis.fit.knee import log_steps, theta
 from results.store import Store
 from tests.analysis.conftest import looks
 from tests.analysis.gallery import Row, as_it_is
+from tests.reported import trial_row
 
 SIZES = tuple(2**power for power in range(2, 13, 2))
 GOAL = 0.1
@@ -35,9 +36,13 @@ def recorded(
     for optimizer, (params, first) in CURVES.items():
         for size in SIZES:
             least = np.exp(log_steps(np.log([size]), params)[0])
+            study = {
+                "study": f"{optimizer}-{size}", "workload": "made", "dataset": "made",
+                "optimizer": optimizer, "schedule": "constant", "batch_size": size,
+            }  # fmt: skip
             trials, points = [], []
             for index, slower in enumerate(SLOWER):
-                own = {"trial": f"{optimizer}-{size}-{index}", "study": f"{optimizer}-{size}"}
+                own = {"trial": f"{optimizer}-{size}-{index}", "study": study["study"]}
                 grid = looks(1.05, 400)
                 steps = int(grid[np.searchsorted(grid, least * slower)])
                 at = grid[grid <= steps].astype(int)
@@ -59,37 +64,15 @@ def recorded(
                 ]
                 trials.append(
                     {
-                        **own,
-                        "workload": "made",
-                        "dataset": "made",
-                        "optimizer": optimizer,
-                        "schedule": "constant",
-                        "batch_size": size,
+                        **trial_row(study, index, 0.1 * (1 + index), steps, int(at[-2])),
                         "example_unit": "image",
-                        "index": index,
-                        "seed": index,
-                        "role": "search",
-                        "learning_rate": 0.1 * (1 + index),
-                        "metaparameters": {"learning_rate": 0.1 * (1 + index)},
-                        "status": "COMPLETE",
-                        "stop_reason": "target",
-                        "target_metric": "validation_error",
                         "target_value": GOAL,
-                        "lower_is_better": True,
-                        "steps_to_target": float(steps),
-                        "last_miss": float(at[-2]),
-                        "steps_run": steps,
                         "examples_run": steps * size,
                         "trials_wanted": len(SLOWER),
                         "budget_steps": int(grid[-1]),
-                        "stop_at_target": True,
                         "search": "random",
                     }
                 )
-            study = {
-                name: trials[0][name]
-                for name in ("study", "workload", "dataset", "optimizer", "schedule", "batch_size")
-            }
             store.add_studies([change({**study, "experiment": "e"})])
             store.commit("e", measurements=[*map(change, points)], trials=[*map(change, trials)])
     return FigureData(Query(sources=(root,)))

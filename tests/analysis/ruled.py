@@ -10,6 +10,7 @@ import results
 from analysis.figure_data import FigureData, Query
 from results.store import Store
 from tests.analysis.gallery import Row
+from tests.reported import trial_row
 
 FREE = {
     64: [100, 110, 120, 130, 200, 300],
@@ -46,20 +47,8 @@ def ruled(root: Path, change: Callable[[Row], Row]) -> FigureData:
             }
             trials = [
                 {
-                    **study,
-                    "trial": f"{rule}-{size}-{index}",
-                    "index": index,
-                    "seed": 0,
-                    "role": "search",
-                    "learning_rate": 0.1,
-                    "metaparameters": json.dumps({"learning_rate": 0.1}),
-                    "status": "COMPLETE",
-                    "stop_reason": "target" if hit else "budget",
-                    "target_metric": "validation_error",
+                    **trial_row(study, index, 0.1, hit, hit - 1 if hit else None),
                     "target_value": 0.1,
-                    "lower_is_better": True,
-                    "steps_to_target": hit,
-                    "last_miss": hit - 1 if hit else None,
                     "steps_run": hit or BUDGET,
                     "budget_steps": BUDGET,
                 }
