@@ -64,3 +64,10 @@ def trained(
     assert [e for e in events if isinstance(e, Outcome)] == events[len(measured) :]
     assert bool(training.active) == (not outcomes)
     return measured, outcomes[0] if outcomes else None
+
+
+def ended(of: Pack, folder: Path) -> tuple[list[Measurement], Outcome]:
+    """The same of a trial that comes to its end."""
+    measured, outcome = trained(of, folder)
+    assert outcome is not None
+    return measured, outcome

@@ -11,7 +11,7 @@ import pytest
 from experiments.errors import ExperimentError
 from experiments.programs.metrics import Metrics, Source
 from experiments.programs.reports import Report
-from tests.experiments.programs.scripted import pack, trained
+from tests.experiments.programs.scripted import ended, pack, trained
 
 Seen = list[tuple[int, dict[str, float]]]
 
@@ -143,9 +143,8 @@ def test_printed_lines_are_measurements(tmp_path: Path, metrics: str, code: str)
     code += """
 time.sleep(60)
 """
-    measured, outcome = trained(pack(tmp_path, code, reports=metrics), tmp_path)
+    measured, outcome = ended(pack(tmp_path, code, reports=metrics), tmp_path)
     assert [m.metrics["val_loss"] for m in measured] == [2.5, 0.25]
-    assert outcome is not None
     assert outcome.steps_to_target == 20
     assert outcome.last_miss == 10
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from experiments.errors import ProgramError
-from experiments.plan import Measurement
+from experiments.plan import Measurement, Pack
 from experiments.programs.training import ProgramTraining
-from tests.experiments.programs.scripted import pack, trained
+from tests.experiments.programs.scripted import ended, pack, trained
 
 RESUMABLE = """
 folder = sys.argv[2]
@@ -46,15 +47,17 @@ def stopped_after(
     return tuple(steps)
 
 
+def resumable(folder: Path, **changes: Any) -> Pack:
+    return pack(folder, RESUMABLE, "{folder}", resume="--resume", **changes)
+
+
 def test_a_trial_goes_on_from_its_folder(tmp_path: Path) -> None:
     before = stopped_after(tmp_path, 2)
     assert before[:2] == (10, 20)
-    of = pack(tmp_path, RESUMABLE, "{folder}", resume="--resume")
-    measured, outcome = trained(of, tmp_path)
+    measured, outcome = ended(resumable(tmp_path), tmp_path)
     assert [m.step for m in measured] == [10, 20, 30, 40, 50, 60]
     seconds = [m.train_seconds for m in measured]
     assert seconds == sorted(seconds)
-    assert outcome is not None
     assert (outcome.steps_to_target, outcome.last_miss) == (60, 50)
     assert len((tmp_path / "starts").read_text().split()) == 2
 
@@ -95,18 +98,16 @@ def test_where_it_cannot_go_on_its_folder_is_kept(tmp_path: Path, recorded: bool
         for name in ("measurements.jsonl", "reports.jsonl"):
             checkpoint.with_name(name).unlink()
     checkpoint.write_text("not a number")
-    of = pack(tmp_path, RESUMABLE, "{folder}", resume="--resume")
     with pytest.raises(ProgramError) as raised:
-        trained(of, tmp_path)
+        trained(resumable(tmp_path), tmp_path)
     last = str(raised.value).splitlines()[-1]
     assert last.startswith("train.py could not go on by --resume: exit status 1: ValueError: inv")
     assert last.endswith(f"the next sweep tries again; anew: rm -r {checkpoint.parent}")
     assert checkpoint.read_text() == "not a number"
     checkpoint.write_text(step)
-    measured, outcome = trained(of, tmp_path)
+    measured, _ = ended(resumable(tmp_path), tmp_path)
     assert [m.step for m in measured][-1] == 60
     assert len(measured) == (6 if recorded else 6 - int(step) // 10)
-    assert outcome is not None
 
 
 def test_what_has_neither_reported_nor_written_begins_again(tmp_path: Path) -> None:
@@ -117,8 +118,7 @@ def test_what_has_neither_reported_nor_written_begins_again(tmp_path: Path) -> N
     of = pack(tmp_path, code, "{folder}", resume="--resume")
     with pytest.raises(ProgramError, match=r"out of memory\n[^\n]*\n.*before its first report"):
         trained(of, tmp_path)
-    of = pack(tmp_path, RESUMABLE, "{folder}", resume="--resume")
-    measured, _ = trained(of, tmp_path)
+    measured, _ = trained(resumable(tmp_path), tmp_path)
     assert [m.step for m in measured] == [10, 20, 30, 40, 50, 60]
 
 
@@ -134,27 +134,22 @@ def test_one_that_had_only_to_end_gives_what_was_measured(tmp_path: Path) -> Non
     for events in training.run(lambda: 90 in steps):
         steps.extend(event.step for event in events if isinstance(event, Measurement))
     assert training.active
-    measured, outcome = trained(of, tmp_path)
+    measured, outcome = ended(of, tmp_path)
     assert [m.step for m in measured] == [*range(10, 91, 10)]
-    assert outcome is not None
     assert outcome.stop_reason == "budget"
 
 
 def test_what_an_earlier_run_has_measured_needs_no_program(tmp_path: Path) -> None:
-    trained(pack(tmp_path, RESUMABLE, "{folder}", resume="--resume"), tmp_path)
-    of = pack(tmp_path, RESUMABLE, "{folder}", resume="--resume", target="val_loss < 0.65")
-    _, outcome = trained(of, tmp_path)
-    assert outcome is not None
+    trained(resumable(tmp_path), tmp_path)
+    _, outcome = ended(resumable(tmp_path, target="val_loss < 0.65"), tmp_path)
     assert (outcome.steps_to_target, outcome.last_miss) == (40, 30)
     assert len((tmp_path / "starts").read_text().split()) == 1
 
 
 def test_a_harder_target_goes_on(tmp_path: Path) -> None:
-    trained(pack(tmp_path, RESUMABLE, "{folder}", resume="--resume"), tmp_path)
-    of = pack(tmp_path, RESUMABLE, "{folder}", resume="--resume", target="val_loss < 0.25")
-    measured, outcome = trained(of, tmp_path)
+    trained(resumable(tmp_path), tmp_path)
+    measured, outcome = ended(resumable(tmp_path, target="val_loss < 0.25"), tmp_path)
     assert [m.step for m in measured] == [10, 20, 30, 40, 50, 60, 70, 80]
-    assert outcome is not None
     assert (outcome.steps_to_target, outcome.last_miss) == (80, 70)
 
 
@@ -165,11 +160,9 @@ def test_what_was_reported_while_nobody_read_it_counts(tmp_path: Path) -> None:
     (folder / "checkpoint").write_text("75")
     lines = [f'{{"step": {s}, "val_loss": {1 - s / 100}}}' for s in range(10, 80, 10)]
     (folder / "reports.jsonl").write_text("\n".join([*lines, '{"step": 99, "val_l']))
-    of = pack(tmp_path, RESUMABLE, "{folder}", resume="--resume")
-    measured, outcome = trained(of, tmp_path)
+    measured, outcome = ended(resumable(tmp_path), tmp_path)
     assert step < 60
     assert [m.step for m in measured] == [10, 20, 30, 40, 50, 60]
-    assert outcome is not None
     assert (outcome.steps_to_target, outcome.last_miss) == (60, 50)
 
 
@@ -178,9 +171,7 @@ def test_half_a_recorded_line_is_read_from_the_reports(tmp_path: Path) -> None:
     recorded = tmp_path / "programs" / "trial" / "measurements.jsonl"
     lines = recorded.read_text().splitlines(keepends=True)
     recorded.write_text(lines[0] + lines[1][:9])
-    of = pack(tmp_path, RESUMABLE, "{folder}", resume="--resume")
-    measured, outcome = trained(of, tmp_path)
+    measured, outcome = ended(resumable(tmp_path), tmp_path)
     assert measured[0].step == 10
     assert measured[1].step == 20  # of the reports, which are kept too
-    assert outcome is not None
     assert outcome.steps_to_target == 60

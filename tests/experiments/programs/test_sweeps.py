@@ -244,21 +244,8 @@ def test_a_changed_program_is_asked_about(folder: Path) -> None:
 
 def test_a_plan_needs_no_run(folder: Path) -> None:
     (folder / "nano.yaml").write_text(json.dumps(FILE))
-    run = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "batchscale",
-            "sweep",
-            "nano.yaml",
-            "--dry-run",
-            "--results",
-            "runs",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    sweep = ("-m", "batchscale", "sweep", "nano.yaml", "--dry-run", "--results", "runs")
+    run = subprocess.run([sys.executable, *sweep], capture_output=True, text=True, check=True)
     assert "3 studies, 9 feasible trials wanted" in run.stdout
     assert "at most 1,800 steps, 16,800 examples, if every trial ran" in run.stdout
     assert not (folder / "runs").exists()

@@ -15,7 +15,7 @@ from experiments.errors import ExperimentError, ProgramError
 from experiments.programs import process
 from experiments.programs.training import ProgramTraining
 from results.run_state import processes
-from tests.experiments.programs.scripted import pack, trained
+from tests.experiments.programs.scripted import ended, pack, trained
 
 LOSSES = "for step in range(10, 110, 10): say(step, val_loss=1 - step / 100)"
 """0.4 at step 60 is the first below the target."""
@@ -27,11 +27,10 @@ def _short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_trial_ends_at_its_target(tmp_path: Path) -> None:
-    measured, outcome = trained(pack(tmp_path, LOSSES + "\ntime.sleep(1000)"), tmp_path)
+    measured, outcome = ended(pack(tmp_path, LOSSES + "\ntime.sleep(1000)"), tmp_path)
     assert [m.step for m in measured] == [10, 20, 30, 40, 50, 60]
     assert [m.examples for m in measured] == [640 * i for i in range(1, 7)]
     assert measured[-1].metrics == {"val_loss": 0.4}
-    assert outcome is not None
     assert (outcome.status, outcome.stop_reason) == ("COMPLETE", "target")
     assert (outcome.steps_to_target, outcome.last_miss, outcome.steps_run) == (60, 50, 60)
     assert outcome.examples_run == 60 * 64
@@ -39,16 +38,14 @@ def test_a_trial_ends_at_its_target(tmp_path: Path) -> None:
 
 def test_equal_to_the_target_is_no_hit(tmp_path: Path) -> None:
     code = "say(50, val_loss=0.5); say(100, val_loss=0.5)"
-    _, outcome = trained(pack(tmp_path, code), tmp_path)
-    assert outcome is not None
+    _, outcome = ended(pack(tmp_path, code), tmp_path)
     assert (outcome.stop_reason, outcome.steps_to_target) == ("budget", None)
 
 
 def test_it_goes_on_to_its_budget_where_the_target_does_not_stop_it(tmp_path: Path) -> None:
     of = pack(tmp_path, LOSSES, stop_at_target=False)
-    measured, outcome = trained(of, tmp_path)
+    measured, outcome = ended(of, tmp_path)
     assert len(measured) == 10
-    assert outcome is not None
     assert (outcome.stop_reason, outcome.steps_to_target, outcome.steps_run) == ("budget", 60, 100)
 
 
@@ -61,9 +58,8 @@ def test_it_goes_on_to_its_budget_where_the_target_does_not_stop_it(tmp_path: Pa
     ],
 )
 def test_a_loss_that_is_not_finite_is_a_divergence(tmp_path: Path, code: str, step: int) -> None:
-    measured, outcome = trained(pack(tmp_path, code + "\ntime.sleep(1000)"), tmp_path)
+    measured, outcome = ended(pack(tmp_path, code + "\ntime.sleep(1000)"), tmp_path)
     assert all(m.step == 10 for m in measured)
-    assert outcome is not None
     assert (outcome.status, outcome.stop_reason, outcome.steps_run) == (
         *("INFEASIBLE", "diverged"),
         step,
@@ -81,16 +77,14 @@ def test_a_metric_that_is_no_number_is_named(tmp_path: Path, value: object) -> N
 
 def test_another_metric_may_be_infinite(tmp_path: Path) -> None:
     code = "say(10, val_loss=0.4, gradient_norm=float('inf'))"
-    _, outcome = trained(pack(tmp_path, code), tmp_path)
-    assert outcome is not None
+    _, outcome = ended(pack(tmp_path, code), tmp_path)
     assert outcome.stop_reason == "target"
 
 
 def test_a_dominated_trial_is_ended(tmp_path: Path) -> None:
     code = "for step in range(5, 100, 5): say(step, val_loss=1.0)\ntime.sleep(1000)"
     of = pack(tmp_path, code, known=(20, 30), keep=2)
-    _, outcome = trained(of, tmp_path)
-    assert outcome is not None
+    _, outcome = ended(of, tmp_path)
     assert (outcome.status, outcome.stop_reason, outcome.steps_run) == (
         *("INCOMPLETE", "dominated"),
         30,
@@ -99,17 +93,15 @@ def test_a_dominated_trial_is_ended(tmp_path: Path) -> None:
 
 def test_a_tie_with_the_last_of_those_kept_is_a_hit(tmp_path: Path) -> None:
     of = pack(tmp_path, "say(10, val_loss=1); say(30, val_loss=0)", known=(20, 30), keep=2)
-    _, outcome = trained(of, tmp_path)
-    assert outcome is not None
+    _, outcome = ended(of, tmp_path)
     assert (outcome.stop_reason, outcome.steps_to_target) == ("target", 30)
 
 
 @pytest.mark.parametrize("last", ["say(105, val_loss=0.1)", "say(101, lr=1)"])
 def test_over_budget_it_is_ended_and_nothing_counts(tmp_path: Path, last: str) -> None:
     code = f"say(45, val_loss=1); say(90, val_loss=0.9); {last}; time.sleep(1000)"
-    measured, outcome = trained(pack(tmp_path, code), tmp_path)
+    measured, outcome = ended(pack(tmp_path, code), tmp_path)
     assert [m.step for m in measured] == [45, 90]
-    assert outcome is not None
     assert (outcome.stop_reason, outcome.steps_to_target) == ("budget", None)
     assert outcome.steps_run == 100
 
@@ -119,13 +111,12 @@ def test_reports_of_one_step_are_one_measurement(tmp_path: Path) -> None:
     say(10, loss=2.0); say(10, val_loss=1.0); say(12, loss=1.5); say(20, val_loss=0.9, lr=0.1)
     say(0, val_loss=0.0); say(20, val_loss=0.1); say(60, val_loss=0.2)
     """
-    measured, outcome = trained(pack(tmp_path, code), tmp_path)
+    measured, outcome = ended(pack(tmp_path, code), tmp_path)
     assert [(m.step, dict(m.metrics)) for m in measured] == [
         (10, {"loss": 2.0, "val_loss": 1.0}),
         (20, {"val_loss": 0.9, "lr": 0.1}),
         (60, {"val_loss": 0.2}),
     ]
-    assert outcome is not None
     assert (outcome.steps_to_target, outcome.last_miss) == (60, 20)
 
 
@@ -182,9 +173,8 @@ def test_reports_in_a_file(tmp_path: Path) -> None:
         log.write('{"step": 10, "val_loss": 1.0}\\n{"step": 20, "val_loss": 0.0}\\n')
     """
     of = pack(tmp_path, code, "{folder}", reports="{folder}/log.jsonl")
-    measured, outcome = trained(of, tmp_path)
+    measured, outcome = ended(of, tmp_path)
     assert [m.step for m in measured] == [10, 20]
-    assert outcome is not None
     assert outcome.steps_to_target == 20
 
 
