@@ -26,9 +26,16 @@ _SLACK = 0.12
 """The part of a line of text that is not ink: boxes may meet by that much."""
 
 
+def figure_of(part: Any) -> Figure:
+    """The whole figure that axes, a line or a text is in."""
+    figure = part.get_figure(root=True)
+    assert isinstance(figure, Figure)
+    return figure
+
+
 def texts(ax: Any) -> list[str]:
     """All words that are shown in the figure of these axes."""
-    figure = ax.get_figure(root=True)
+    figure = figure_of(ax)
     figure.draw_without_rendering()
     return [t.get_text() for t in figure.findobj(Text) if t.get_visible() and t.get_text()]
 
@@ -175,8 +182,7 @@ def _covered(
     at = line.axes.transData.transform(np.asarray(line.get_xydata(), dtype=float))
     frame = line.axes.bbox.padded(1).get_points()
     at = at[np.isfinite(at).all(1) & (at >= frame[0]).all(1) & (at <= frame[1]).all(1)]
-    root = line.axes.get_figure(root=True)
-    assert root is not None
+    root = figure_of(line.axes)
     radius = line.get_markersize() / 2 * root.dpi / 72
     for legend, inner in legends:
         if legend.axes is not line.axes:
@@ -239,8 +245,7 @@ def _box(box: Any) -> np.ndarray:
 def _inner(legend: Legend) -> np.ndarray:
     """What is in a legend, without the room within its frame, which is not drawn; (4, 2)."""
     text = legend.get_texts()[0]
-    root = text.get_figure(root=True)
-    assert root is not None
+    root = figure_of(text)
     padding = float(legend.borderpad) * float(text.get_fontsize()) * root.dpi / 72
     return _box(legend.get_window_extent().padded(-padding - 1))
 

@@ -6,14 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from analysis import Crossover, Curve, crossovers, figures, regimes
 from analysis.fit.crossovers import sign_changes
 from analysis.fit.knee import log_steps, theta
 from batchscale.output import regime_table
 from results.errors import ResultsError
-from tests.analysis.legible import faults
+from tests.analysis.legible import faults, figure_of
 from validation import nqm
 from validation.crossovers import Pairs
 from validation.scenarios import BY_NAME
@@ -152,8 +151,7 @@ def test_the_table_has_a_sentence_a_pair(plain_curve: Plain) -> None:
 def test_the_figure_marks_the_crossover(plain_curve: Plain) -> None:
     curves = [curve(plain_curve, "sgd", FIRST), curve(plain_curve, "adam", SECOND)]
     ax = figures.draw("crossover", curves)
-    figure = ax.get_figure(root=True)
-    assert isinstance(figure, Figure)
+    figure = figure_of(ax)
     assert faults(figure) == []
     (at,) = pair(*curves).at
     (mark,) = [line for line in ax.lines if line.get_marker() == "D"]

@@ -17,6 +17,7 @@ from analysis import figures
 from analysis.figure_data import FigureData
 from analysis.figures.drawing import colours
 from analysis.figures.drawing.page import Page
+from tests.analysis.legible import figure_of
 from tests.analysis.measured import OTHER_DATA, measured
 
 pytestmark = pytest.mark.usefixtures("closed_figures")
@@ -70,16 +71,14 @@ def test_text_and_lines_are_visible_on_dark_paper(
     small: FigureData, name: str, tmp_path: Path
 ) -> None:
     data = OTHER_DATA[name](tmp_path / "made") if name in OTHER_DATA else small
-    figure = figures.draw(name, data, style="dark_background").get_figure(root=True)
-    assert isinstance(figure, Figure)
+    figure = figure_of(figures.draw(name, data, style="dark_background"))
     figure.draw_without_rendering()
     assert pale(figure) == []
 
 
 @pytest.mark.parametrize("style", ["ggplot", "Solarize_Light2"])
 def test_so_they_are_on_tinted_paper(small: FigureData, style: str) -> None:
-    figure = figures.draw("tradeoff", small, style=style).get_figure(root=True)
-    assert isinstance(figure, Figure)
+    figure = figure_of(figures.draw("tradeoff", small, style=style))
     figure.draw_without_rendering()
     assert pale(figure) == []
 
@@ -91,8 +90,7 @@ def test_dark_ink_on_dark_paper_would_not_pass(
         for module in ("tradeoff", "drawing.marks", "drawing.page"):
             monkeypatch.setattr(f"analysis.figures.{module}.{name}", lambda usual=usual: usual,
                                 raising=False)  # fmt: skip
-    figure = figures.draw("tradeoff", small, style="dark_background").get_figure(root=True)
-    assert isinstance(figure, Figure)
+    figure = figure_of(figures.draw("tradeoff", small, style="dark_background"))
     figure.draw_without_rendering()
     pale_items = pale(figure)
     assert any("on #000000" in each for each in pale_items)

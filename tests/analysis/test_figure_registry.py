@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from analysis import Curve, figures
 from analysis.figures.drawing.style import log2_axis, log10_axis
 from results.errors import ResultsError
-from tests.analysis.legible import faults
+from tests.analysis.legible import faults, figure_of
 
 pytestmark = pytest.mark.usefixtures("closed_figures")
 
@@ -89,8 +89,7 @@ def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_one_file_is_a_new_figure(added: str, plain_curve: Callable[..., Curve]) -> None:
     curves = [plain_curve([1, 2, 4], [64, 32, 17])]
     ax = figures.draw(added, curves, width="two-columns", options={"colour": "red"})
-    figure = ax.get_figure(root=True)
-    assert isinstance(figure, Figure)
+    figure = figure_of(ax)
     assert figure.get_size_inches()[0] == 7
     assert faults(figure) == []
     assert ax.lines[0].get_color() == "red"

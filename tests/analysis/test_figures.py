@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 from matplotlib.scale import LogTransform
 
 from analysis import Curve, Regimes, curves, figures, regimes
 from analysis.fit.knee import theta
 from results.errors import ResultsError
-from tests.analysis.legible import faults, texts
+from tests.analysis.legible import faults, figure_of, texts
 from tests.marks import quick
 
 Make = Callable[..., pd.DataFrame]
@@ -84,8 +83,7 @@ def test_23_curves_have_no_covered_or_cut_label(
         )
         for i in range(23)
     ]  # fmt: skip
-    figure = figures.draw(name, many, [None] * 23, width=width).get_figure(root=True)
-    assert isinstance(figure, Figure)
+    figure = figure_of(figures.draw(name, many, [None] * 23, width=width))
     assert faults(figure) == []
     written = texts(figure.axes[0])
     assert {f"an optimizer with a name {i}" for i in range(23)} <= {
@@ -128,8 +126,7 @@ def test_workloads_get_panels_and_not_a_single_pair_of_axes(search: Make) -> Non
     trials = search()
     other = search("adam", seed=1, workload="mnist-simple-cnn")
     two = curves(pd.concat([trials, other]))
-    figure = figures.draw("steps", two).get_figure(root=True)
-    assert figure is not None
+    figure = figure_of(figures.draw("steps", two))
     assert len(figure.axes) == 4  # a panel and a strip each
     with pytest.raises(ResultsError, match="2 panels do not fit on one pair"):
         figures.draw("steps", two, ax=plt.figure().add_subplot())

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from cycler import cycler
-from matplotlib.figure import Figure
 
 import results
 from analysis import Curve, curves, figures
@@ -24,7 +23,7 @@ from analysis.figures.drawing import page
 from analysis.figures.drawing.optimizer_styles import STYLES
 from analysis.figures.drawing.style import curve_style
 from results.errors import ResultsError
-from tests.analysis.legible import faults
+from tests.analysis.legible import faults, figure_of
 from tests.analysis.measured import OTHER_DATA, measured
 
 Make = Callable[..., pd.DataFrame]
@@ -53,8 +52,7 @@ def test_everything_can_be_read_at_every_width(
     small: FigureData, name: str, width: str, tmp_path: Path
 ) -> None:
     data = OTHER_DATA[name](tmp_path / "made") if name in OTHER_DATA else small
-    figure = figures.draw(name, data, width=width).get_figure(root=True)
-    assert figure is not None
+    figure = figure_of(figures.draw(name, data, width=width))
     assert faults(figure) == []
     across, tall = figure.get_size_inches()
     if width == "slide":
@@ -70,16 +68,14 @@ def test_everything_can_be_read_at_every_width(
     [("forest", "column"), ("tradeoff", "slide"), ("steps", "two-columns"), ("steps", "slide")],
 )
 def test_so_can_published_curves(published: FigureData, name: str, width: str) -> None:
-    figure = figures.draw(name, published, width=width).get_figure(root=True)
-    assert figure is not None
+    figure = figure_of(figures.draw(name, published, width=width))
     assert faults(figure) == []
 
 
 @pytest.mark.slow
 def test_panels_across_are_as_many_as_the_page_is_wide_enough_for(small: FigureData) -> None:
     def across(width: str) -> int:
-        figure = figures.draw("training", small, width=width).get_figure(root=True)
-        assert figure is not None
+        figure = figure_of(figures.draw("training", small, width=width))
         return len({ax.get_subplotspec().colspan.start for ax in figure.axes})  # type: ignore[union-attr]
 
     assert [across(width) for width in ("3", *WIDTHS)] == [1, 2, 3, 3]
@@ -115,8 +111,7 @@ def test_many_panels_stand_in_rows(plain_curve: Callable[..., Curve]) -> None:
         for i in range(7)
     ]
     drawn = figures.draw("steps", drawn_curves, [None] * 7, width="two-columns")
-    figure = drawn.get_figure(root=True)
-    assert isinstance(figure, Figure)
+    figure = figure_of(drawn)
     assert _across(figure) == 3
     assert faults(figure) == []
 
@@ -203,8 +198,7 @@ def test_what_the_user_has_set_wins_over_our_style(small: FigureData, tmp_path: 
         "font.size: 6\nlines.linewidth: 2.4\naxes.prop_cycle: cycler(color=['r'])\n"
     )
     ax = figures.draw("steps", small, style=style_file)
-    figure = ax.get_figure(root=True)
-    assert figure is not None
+    figure = figure_of(ax)
     assert figure.axes[1].xaxis.label.get_fontsize() == 6.0
     curve = next(line for line in ax.get_lines() if np.size(line.get_xdata()) == 256)
     assert (curve.get_linewidth(), curve.get_color()) == (2.4, "#ff0000")

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 
 from analysis import Curve, Point, figures
 from analysis.curves.estimators import MEDIAN
 from analysis.curves.runs import Repeats
-from tests.analysis.legible import faults
+from tests.analysis.legible import faults, figure_of
 from tests.marks import quick
 
 pytestmark = pytest.mark.usefixtures("closed_figures")
@@ -43,8 +42,7 @@ def best_point(size: int, **more: Any) -> Point:
 
 
 def entries(name: str, curves: Sequence[Curve], **more: Any) -> set[str]:
-    figure = figures.draw(name, curves, **more).get_figure(root=True)
-    assert isinstance(figure, Figure)
+    figure = figure_of(figures.draw(name, curves, **more))
     assert faults(figure) == []
     texts = (text for legend in figure.findobj(Legend) for text in legend.get_texts())
     return {text.get_text().replace("\n", " ") for text in texts}

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tests.analysis.legible import faults
+from tests.analysis.legible import faults, figure_of
 
 pytestmark = pytest.mark.usefixtures("closed_figures")
 
@@ -62,8 +62,7 @@ def near(ax: Axes) -> None:
 
 
 def colours(ax: Axes) -> None:
-    figure = ax.get_figure(root=True)
-    assert figure is not None
+    figure = figure_of(ax)
     mesh = ax.pcolormesh([[0, 1], [1, 2]], zorder=-1)
     figure.colorbar(mesh, ax=ax)
     figure.draw_without_rendering()

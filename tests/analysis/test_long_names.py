@@ -16,7 +16,7 @@ from analysis import Curve, figures
 from analysis.figure_data import FigureData, Query
 from analysis.figures.drawing.text_fit import MISSING, distinct, fitted, shortened
 from tests.analysis import gallery
-from tests.analysis.legible import faults
+from tests.analysis.legible import faults, figure_of
 from tests.analysis.long_names import METRIC, OPTIMIZERS, WORKLOAD, long
 from tests.analysis.measured import OTHER_DATA, measured
 
@@ -39,9 +39,7 @@ def paper(tmp_path_factory: pytest.TempPathFactory) -> FigureData:
 
 
 def drawn(name: str, data: FigureData | list[Curve], width: str = "column") -> Figure:
-    figure = figures.draw(name, data, width=width).get_figure(root=True)
-    assert isinstance(figure, Figure)
-    return figure
+    return figure_of(figures.draw(name, data, width=width))
 
 
 def test_the_names_are_as_long_as_it_says() -> None:

@@ -19,7 +19,7 @@ from analysis.figures.learning_rate import growth
 from analysis.fit.comparisons import ratio_text
 from analysis.formatting import interval
 from results.errors import ResultsError
-from tests.analysis.legible import texts
+from tests.analysis.legible import figure_of, texts
 from tests.analysis.measured import GOAL, SIZES, TRIALS, measured
 from tests.analysis.reference import hold
 
@@ -77,8 +77,7 @@ def test_the_forest_has_a_row_a_curve_with_its_number(packaged: FigureData) -> N
 
 def test_ratios_of_the_forest_are_the_comparisons(packaged: FigureData) -> None:
     ax = figures.draw("forest", packaged)
-    figure = ax.get_figure(root=True)
-    assert figure is not None
+    figure = figure_of(ax)
     assert len(figure.axes) == 2
     said = texts(ax)
     assert "baseline" in said
@@ -94,8 +93,7 @@ def test_ratios_of_the_forest_are_the_comparisons(packaged: FigureData) -> None:
             expected = [np.nan if x is None else x for x in ratio.to_dict().values()]
             assert fit == pytest.approx(expected, nan_ok=True)
     # Where there is room for one, the ratios.
-    narrow = figures.draw("forest", packaged, width="column").get_figure(root=True)
-    assert narrow is not None
+    narrow = figure_of(figures.draw("forest", packaged, width="column"))
     assert len(narrow.axes) == 1
 
 
@@ -142,8 +140,7 @@ def test_at_the_critical_batch_size_of_mccandlish_both_are_doubled(
 
 def test_training_curves_show_every_trial_the_best_and_its_bracket(small: FigureData) -> None:
     ax = figures.draw("training", small)
-    figure = ax.get_figure(root=True)
-    assert figure is not None
+    figure = figure_of(ax)
     assert len(figure.axes) == 2 * len(SIZES)
     said = texts(ax)
     for expected in (

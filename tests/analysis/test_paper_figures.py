@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 
 import results
 from analysis import Curve, figures
@@ -23,7 +22,7 @@ from analysis.figures.paper.panel_figure import draw_panels
 from analysis.figures.paper.panels import Dot, Line, Panel, PanelFigure, normalized
 from results.errors import ResultsError
 from tests.analysis import gallery
-from tests.analysis.legible import faults, texts
+from tests.analysis.legible import faults, figure_of, texts
 from tests.marks import quick
 
 pytestmark = pytest.mark.usefixtures("closed_figures")
@@ -64,8 +63,7 @@ def test_every_figure_of_the_paper_is_registered() -> None:
     ],
 )
 def test_all_that_is_written_can_be_read(every: FigureData, name: str, width: str | None) -> None:
-    figure = figures.draw(name, every, width=width).get_figure(root=True)
-    assert figure is not None
+    figure = figure_of(figures.draw(name, every, width=width))
     assert faults(figure) == []
 
 
@@ -73,8 +71,7 @@ def test_all_that_is_written_can_be_read(every: FigureData, name: str, width: st
 def test_a_panel_is_a_workload_and_the_published_curve_stands_beside(paper_results: Path) -> None:
     data = of(paper_results, "experiment IN ('stopping', 'softmax')")
     ax = figures.draw("shallue-fig1", data)
-    figure = ax.get_figure(root=True)
-    assert figure is not None
+    figure = figure_of(ax)
     assert len(figure.axes) == 2
     written = texts(ax)
     assert {"(a) digits-softmax", "(b) cifar10-resnet8", "validation error < 0.3"} <= {
@@ -297,8 +294,7 @@ def test_panels_of_other_lines_have_legends_of_their_own_beneath_them(width: str
     with page.context():
         drawn = draw_panels(PanelFigure(panels=[panel(0, full), panel(1, full)]), page)
         page.finish()
-    figure = drawn.get_figure(root=True)
-    assert isinstance(figure, Figure)
+    figure = figure_of(drawn)
     assert faults(figure) == []
     assert [bool(ax.get_legend()) for ax in figure.axes] == [True, True]
 
@@ -319,8 +315,7 @@ def test_many_panels_make_rows_and_columns_that_fit(plain_curve: Callable[..., C
 
     def across(n: int) -> int:
         panels = [Panel(title=str(i), lines=(line([4, 2]),), measure="m") for i in range(n)]
-        figure = draw_panels(PanelFigure(panels=panels), Page()).get_figure(root=True)
-        assert figure is not None
+        figure = figure_of(draw_panels(PanelFigure(panels=panels), Page()))
         return len({ax.get_subplotspec().colspan.start for ax in figure.axes})  # type: ignore[union-attr]
 
     with Page().context():

@@ -26,6 +26,7 @@ from analysis.notes import Note, codes
 from results.store import Store
 from results.targets.evaluations import Evaluations
 from results.targets.target import Target
+from tests.analysis.legible import figure_of
 from tests.results.partial_rows import partial, whole
 from tests.results.test_partial_evaluations import (
     HIT,
@@ -207,8 +208,7 @@ def test_final_losses_are_of_whole_evaluations(tmp_path: Path) -> None:
 
 
 def bands(ax: Any) -> list[FillBetweenPolyCollection]:
-    figure = ax.get_figure(root=True)
-    return list(figure.findobj(FillBetweenPolyCollection))
+    return list(figure_of(ax).findobj(FillBetweenPolyCollection))
 
 
 def test_training_curves_have_a_band_where_parts_were_evaluated(tmp_path: Path) -> None:
@@ -223,8 +223,7 @@ def test_training_curves_have_a_band_where_parts_were_evaluated(tmp_path: Path) 
     (band,) = bands(ax)
     corners = {(x, round(y, 9)) for x, y in np.asarray(band.get_paths()[0].vertices).tolist()}
     assert corners == {(1, 0.8), (2, 0.45), (2, 0.55), (3, 0.1)}
-    figure = ax.get_figure(root=True)
-    assert figure is not None
+    figure = figure_of(ax)
     legend = figure.legends[0]
     assert "± 1 standard error" in [text.get_text() for text in legend.get_texts()]
     other = FigureData(replace(data.query, where="batch_size = 16"))

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from analysis import Curve, figures, regimes
@@ -15,7 +14,7 @@ from analysis.fit.interval import Interval, bounded
 from analysis.fit.knee import log_steps, theta
 from analysis.fit.reference_lines import perfect_examples, regime_spans
 from batchscale.output import regime_table
-from tests.analysis.legible import faults
+from tests.analysis.legible import faults, figure_of
 from tests.marks import quick
 
 Plain = Callable[..., Curve]
@@ -138,8 +137,7 @@ def test_the_table_has_the_column_only_where_a_curve_has_a_penalty(plain_curve: 
 def test_the_figures_mark_the_fewest_examples(name: str, plain_curve: Plain) -> None:
     def diamonds(params: np.ndarray) -> int:
         ax = figures.draw(name, [curve(plain_curve, params, example_unit="image")])
-        figure = ax.get_figure(root=True)
-        assert isinstance(figure, Figure)
+        figure = figure_of(ax)
         assert faults(figure) == []
         said = " ".join(text.get_text() for text in figure.findobj(Text))
         assert ("fewest images" in said) == (params is STEEP)

@@ -22,7 +22,7 @@ from analysis.figures.drawing.style import curve_style
 from analysis.fit.reference_lines import RegimeSpan, regime_spans
 from analysis.formatting import interval
 from batchscale.names import listed
-from tests.analysis.legible import faults
+from tests.analysis.legible import faults, figure_of
 
 pytestmark = pytest.mark.usefixtures("closed_figures")
 Plain = Callable[..., Curve]
@@ -103,8 +103,7 @@ def test_a_quantity_has_a_value_only_beside_both_of_its_ends() -> None:
 
 
 def written(ax: Any) -> tuple[Figure, list[str]]:
-    figure = ax.get_figure(root=True)
-    assert isinstance(figure, Figure)
+    figure = figure_of(ax)
     figure.draw_without_rendering()
     return figure, [t.get_text() for t in figure.findobj(Text) if t.get_visible() and t.get_text()]
 

@@ -15,7 +15,7 @@ from analysis import Curve, curves, figures
 from analysis.curves.runs import shares
 from analysis.fit.search_limits import search_trend
 from results.errors import ResultsError
-from tests.analysis.legible import texts
+from tests.analysis.legible import figure_of, texts
 
 Make = Callable[..., pd.DataFrame]
 pytestmark = pytest.mark.usefixtures("closed_figures")
@@ -80,8 +80,7 @@ def test_limits_are_beneath_where_the_dimensions_are_known(
     written = texts(ax)
     expected = ("best of N / its limit", "geometric mean; beneath, trend", "limit not known")
     assert {*expected, "batch size"} <= {*written}
-    figure = ax.get_figure(root=True)
-    assert figure is not None
+    figure = figure_of(ax)
     assert len(figure.axes) == 5  # and the bar of colours
     trend = search_trend(known)
     assert trend is not None
@@ -139,8 +138,7 @@ def test_the_search_shows_every_trial_once_and_the_best(
     off: list[Curve], fates: pd.DataFrame
 ) -> None:
     ax = figures.draw("search", off)
-    figure = ax.get_figure(root=True)
-    assert figure is not None
+    figure = figure_of(ax)
     assert len(figure.axes) == len(SIZES)
     written = texts(ax)
     for expected in (
@@ -179,8 +177,7 @@ def test_equal_effective_rates_are_straight_lines_through_the_panel(off: list[Cu
 def test_curves_without_a_momentum_have_no_such_figure(kept: list[Curve], off: list[Curve]) -> None:
     with pytest.raises(ResultsError, match="no trials with a learning rate and a momentum"):
         figures.draw("search", kept)
-    figure = figures.draw("search", [*kept, *off]).get_figure(root=True)
-    assert figure is not None
+    figure = figure_of(figures.draw("search", [*kept, *off]))
     assert len(figure.axes) == len(SIZES)
     assert len(figures.numbers("search", [*kept, *off])["curve"].unique()) == 3
 
