@@ -14,11 +14,11 @@ import pytest
 from experiments.execution.orphans import end_orphans
 from experiments.execution.sweep import sweep
 from results.run_state import processes
-from results.run_state.claims import Claims
 from results.run_state.processes import MARK
 from results.store import Store
 from tests.experiments.fakes import FakeTraining
 from tests.experiments.test_sweep import experiment
+from tests.results.synthetic import claimed
 
 pytestmark = pytest.mark.skipif(
     not os.path.exists("/proc/self/environ"), reason="the system does not show it"
@@ -49,8 +49,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 def claim(root: Path, holder: Any, *others: Any) -> Path:
     """The claim of a pack, as anybody who may write into the folder may write it."""
     store = Store(root)
-    held = Claims(store.location).take("pack", ["a"], processes=others)
-    assert held is not None
+    claimed(store.location, "pack", ["a"], processes=others)
     path = root / "claims" / "pack.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "holder": holder}))
     return path

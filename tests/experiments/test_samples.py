@@ -13,10 +13,10 @@ import batchscale as bs
 import results as dataset
 from experiments.records.status import status
 from experiments.scheduling.messages import Event, Note
-from results.run_state.claims import Claims
 from results.storage.location import Location
 from results.store import Store
 from tests.experiments.test_sweep import experiment, run, table
+from tests.results.synthetic import claimed
 
 NARROW = {"search": {"learning_rate": {"linear": [0.2, 1.5]}}}
 POINTS = [0.1, 0.2, 0.3, 0.4]
@@ -245,8 +245,7 @@ def test_older_results_are_read_as_they_were_and_taken_over(tmp_path: Path) -> N
 def test_a_trial_that_somebody_trains_is_left_to_them(tmp_path: Path) -> None:
     run(tmp_path, experiment(**by_hand(*POINTS), keep="off"))
     rows = table(tmp_path)
-    held = Claims(Location(tmp_path)).take("theirs", list(rows.trial))
-    assert held is not None
+    held = claimed(Location(tmp_path), "theirs", list(rows.trial))
     run(tmp_path, experiment(**by_hand(*POINTS, 0.5), keep="off"))
     assert table(tmp_path).other_searches.isna().all()
     held.release()

@@ -17,6 +17,7 @@ pytest.importorskip("ray")
 from experiments.execution.ledger import Ledger
 from experiments.execution.ray.mailbox import Mailbox, Writer
 from tests.experiments.test_worker import assignment
+from tests.results.synthetic import claimed
 
 DRIVER = {**processes.identify(), "role": "driver"}
 ELSEWHERE = {**processes.identify(), "machine": "another"}
@@ -70,8 +71,7 @@ def test_a_worker_of_the_same_sweep_alone_releases_a_claim(tmp_path: Path) -> No
     Ledger(str(tmp_path))
     of_another = {**DRIVER, "start": 1}
     for pack, driver in (("ours", DRIVER), ("theirs", of_another)):
-        taken = Claims(tmp_path).take(pack, [pack], holder=ELSEWHERE, processes=[driver])
-        assert taken is not None
+        claimed(tmp_path, pack, [pack], holder=ELSEWHERE, processes=[driver])
     raylet = {**processes.identify(), "role": "raylet"}
     for sweep in ([raylet], [{**DRIVER, "machine": "another"}], []):
         Ledger(str(tmp_path), sweep).abandon("ours")

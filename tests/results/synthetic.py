@@ -6,9 +6,12 @@ stand at steps 2, 4, 6, …; the last trial of a study never gets there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from results.run_state.claims import Claim, Claims
+from results.storage.location import Location
 from results.store import Store
 
 OPTIMIZERS = ("sgd", "adam")
@@ -110,3 +113,12 @@ def write(root: Path) -> Store:
     for combination in combinations:
         commit(store, [trial_row(*combination, index) for index in range(TRIALS)])
     return store
+
+
+def claimed(
+    root: Path | Location, pack: str = "p", trials: Sequence[str] = ("a", "b"), **given: Any
+) -> Claim:
+    """The claim of a pack that nobody holds."""
+    claim = Claims(root).take(pack, trials, **given)
+    assert claim is not None
+    return claim

@@ -13,6 +13,7 @@ import pytest
 from results.errors import ResultsError
 from results.run_state.claims import SILENT_SECONDS, Claims
 from results.storage.location import Location
+from tests.results.synthetic import claimed
 from tests.results.test_claims import _age, _take
 
 
@@ -119,8 +120,7 @@ def write_malformed(root: Path) -> None:
 
 def _is_passed_over(root: Path) -> None:
     claims = Claims(root)
-    other = _take(root, "q", ("c",))
-    assert other is not None
+    other = claimed(root, "q", ("c",))
     assert [claim["pack"] for claim in claims.all()] == ["q"]
     claims.clear()
     assert (root / "claims" / "p.json").exists()
@@ -137,8 +137,7 @@ def test_a_huge_file_is_not_even_read(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_metric_that_is_no_number_is_none(tmp_path: Path) -> None:
-    claim = _take(tmp_path)
-    assert claim is not None
+    claim = claimed(tmp_path)
     values = {"a": (3, float("nan")), "b": (4, float("-inf")), "c": (5, None), "d": (6, 0.25)}
     assert claim.renew(values, force=True)
     (read,) = Claims(tmp_path).live()

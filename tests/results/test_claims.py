@@ -22,6 +22,7 @@ from results.run_state import claims as module
 from results.run_state import processes
 from results.run_state.claims import SILENT_SECONDS, Claim, Claims
 from results.storage.location import Location
+from tests.results.synthetic import claimed
 
 
 def _age(root: Path, pack: str, seconds: float = SILENT_SECONDS + 1) -> None:
@@ -43,8 +44,7 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path | Location:
 
 
 def test_a_pack_is_held_by_one(root: Path | Location) -> None:
-    claim = _take(root)
-    assert claim is not None
+    claim = claimed(root)
     assert claim.held()
     assert _take(root) is None
     assert _take(root, "q", ("c",)) is not None
@@ -55,17 +55,14 @@ def test_a_pack_is_held_by_one(root: Path | Location) -> None:
 
 
 def test_a_trial_is_held_by_one_whatever_its_pack(root: Path | Location) -> None:
-    claim = _take(root)
+    claim = claimed(root)
     assert _take(root, "q", ("b", "c")) is None
-    assert claim is not None
     claim.release()
     assert _take(root, "q", ("b", "c")) is not None
 
 
 def test_a_claim_is_extended_by_what_nobody_holds(root: Path | Location) -> None:
-    claim, other = _take(root), _take(root, "q", ("c",))
-    assert claim is not None
-    assert other is not None
+    claim, other = claimed(root), claimed(root, "q", ("c",))
     assert not claim.extend(["d", "c"])  # all or none
     assert claim.extend(["d", "e"])
     assert not other.extend(["e"])
@@ -78,8 +75,7 @@ def test_a_claim_is_extended_by_what_nobody_holds(root: Path | Location) -> None
 
 
 def test_a_claim_that_slept_is_extended_by_nothing(tmp_path: Path) -> None:
-    other = _take(tmp_path, "q", ("c",))
-    assert other is not None
+    other = claimed(tmp_path, "q", ("c",))
     _age(tmp_path, "q")
     assert _take(tmp_path, "q", ("c",)) is not None  # it slept
     assert not other.extend(["f"])
@@ -88,8 +84,7 @@ def test_a_claim_that_slept_is_extended_by_nothing(tmp_path: Path) -> None:
 def test_what_a_claim_tells(root: Path | Location) -> None:
     claims = Claims(root)
     driver = processes.identify(os.getppid())
-    claim = claims.take("p", ["a"], processes=[driver], info={"experiment": "digits"})
-    assert claim is not None
+    claim = claimed(root, "p", ["a"], processes=[driver], info={"experiment": "digits"})
     assert claim.renew({"a": (120, 0.25)}, force=True)
     (found,) = claims.live()
     assert found["pack"] == "p"
@@ -105,8 +100,7 @@ def test_what_a_claim_tells(root: Path | Location) -> None:
 def test_renewing_is_throttled_and_forced(
     root: Path | Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    claim = _take(root)
-    assert claim is not None
+    claim = claimed(root)
     assert claim.renew({"a": (1, None)})
     assert Claims(root).all()[0]["progress"] == {}
     monkeypatch.setattr(module, "RENEW_SECONDS", 0.0)
@@ -119,14 +113,12 @@ def test_renewing_is_throttled_and_forced(
 
 
 def test_two_minutes_of_silence_free_it_and_its_owner_finds_out(tmp_path: Path) -> None:
-    sleeper = _take(tmp_path)
-    assert sleeper is not None
+    sleeper = claimed(tmp_path)
     _age(tmp_path, "p", SILENT_SECONDS - 5)
     assert _take(tmp_path) is None
     _age(tmp_path, "p")
     assert sleeper.held()  # silent, but nobody took it: it may still commit
-    taker = _take(tmp_path)
-    assert taker is not None
+    taker = claimed(tmp_path)
     assert not sleeper.held()
     assert not sleeper.renew({"a": (9, 0.9)}, force=True)
     assert Claims(tmp_path).all()[0]["progress"] == {}  # it did not write over the taker's
@@ -135,8 +127,7 @@ def test_two_minutes_of_silence_free_it_and_its_owner_finds_out(tmp_path: Path) 
 
 
 def test_renewing_ends_the_silence(tmp_path: Path) -> None:
-    claim = _take(tmp_path)
-    assert claim is not None
+    claim = claimed(tmp_path)
     _age(tmp_path, "p")
     assert claim.renew({}, force=True)
     assert _take(tmp_path) is None
@@ -241,8 +232,7 @@ def test_the_worker_that_trains_is_named_by_another_that_writes(tmp_path: Path) 
     """Its death frees the claim at once, although the writer lives."""
     with subprocess.Popen(["sleep", "600"]) as worker:
         holder = processes.identify(worker.pid)
-        taken = Claims(tmp_path).take("p", ["a"], holder=holder, info={"node": "n1"})
-        assert taken is not None
+        claimed(tmp_path, "p", ["a"], holder=holder, info={"node": "n1"})
         (claim,) = Claims(tmp_path).live()
         assert (claim["holder"], claim["info"]["node"]) == (holder, "n1")
         worker.kill()

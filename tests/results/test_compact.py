@@ -14,13 +14,13 @@ import pytest
 from obstore.store import MemoryStore
 
 import results
-from results.run_state.claims import Claims
 from results.storage.compact import ORPHAN_SECONDS, compact
 from results.storage.dataset import encode
 from results.storage.location import Location
 from results.storage.objects import ObjectStore
 from results.store import Store
 from tests.results import synthetic
+from tests.results.synthetic import claimed
 
 
 def _rows(root: Path | Location) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
@@ -184,8 +184,7 @@ def test_temporary_files_of_others_stay(folder: Path) -> None:
 
 
 def test_one_at_a_time(folder: Path) -> None:
-    other = Claims(folder).take("compact-synthetic", [])
-    assert other is not None
+    other = claimed(folder, "compact-synthetic", [])
     Store(folder).compact()
     assert _files(folder)["trials"] == 12
     other.release()
@@ -291,8 +290,7 @@ def test_at_the_end_of_a_complete_sweep_orphans_go_at_once(folder: Path) -> None
     max((folder / "trials" / "synthetic").iterdir()).unlink()
     synthetic.commit(store, row)
     info = {"experiment": "synthetic", "study": "s"}
-    other = Claims(folder).take("pack", ["x"], info=info)
-    assert other is not None
+    other = claimed(folder, "pack", ["x"], info=info)
     store.compact("synthetic", idle=True)
     points = pq.read_table(folder / "measurements").to_pandas()
     assert points.duplicated(["trial", "step"]).any()  # its commit may be under way

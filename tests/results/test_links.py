@@ -13,6 +13,7 @@ from results.run_state.checkpoints import Checkpoints
 from results.run_state.claims import Claims
 from results.storage.location import Location
 from results.store import Store
+from tests.results.synthetic import claimed
 
 TABLES = ("studies", "trials", "measurements", "sources")
 
@@ -45,8 +46,7 @@ def test_claims_and_snapshots_may_lie_elsewhere(root: Path, tmp_path: Path) -> N
     for folder in ("claims", "checkpoints"):
         (tmp_path / folder).mkdir()
         (root / folder).symlink_to(tmp_path / folder)
-    claim = Claims(root).take("pack", ["t"])
-    assert claim is not None
+    claim = claimed(root, "pack", ["t"])
     assert Claims(root).take("other", ["t"]) is None
     Checkpoints(root).save("pack", b"state")
     assert (tmp_path / "checkpoints" / "pack.snapshot").read_bytes() == b"state"

@@ -14,6 +14,7 @@ from results.run_state import claim_files
 from results.run_state.claims import SILENT_SECONDS, Claims
 from results.storage.location import Location
 from results.storage.objects import ObjectStore, Version
+from tests.results.synthetic import claimed
 
 
 @pytest.fixture
@@ -59,12 +60,10 @@ def test_a_write_that_is_repeated_since_its_answer_was_lost_meets_itself(
 def test_a_silent_claim_is_taken_and_its_holder_notices(
     location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    claim = Claims(location).take("p", ["a"])
-    assert claim is not None
+    claim = claimed(location, "p", ["a"])
     later = time.time() + SILENT_SECONDS + 1
     monkeypatch.setattr(claim_files._Lease, "time", lambda _: later)
-    successor = Claims(location).take("p", ["a"])
-    assert successor is not None
+    successor = claimed(location, "p", ["a"])
     assert not claim.held()
     assert not claim.renew({}, force=True)
     assert not claim.renew({}, force=True)
@@ -151,8 +150,7 @@ def test_what_is_done_under_a_lost_lock_does_not_count(
 def test_a_claim_that_has_not_changed_is_not_read_again(
     location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    claim = Claims(location).take("p", ["a"])
-    assert claim is not None
+    claim = claimed(location, "p", ["a"])
     reads: list[str] = []
     read = ObjectStore.read
 
@@ -187,8 +185,7 @@ class _SlowAnswers(ObjectStore):
 def test_a_claim_is_held_while_its_renewal_is_on_its_way(location: Location) -> None:
     """What commits beside the thread that renews does not take the new version for another's."""
     store = vars(location)["store"] = _SlowAnswers()
-    claim = Claims(location).take("p", ["a"])
-    assert claim is not None
+    claim = claimed(location, "p", ["a"])
     renewing = threading.Thread(target=lambda: claim.renew({"a": (3, 0.5)}, force=True))
     renewing.start()
     assert store.written.wait(60)

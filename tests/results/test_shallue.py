@@ -14,11 +14,11 @@ import pytest
 import results
 from results.errors import ResultsError
 from results.imports import Imported, shallue
-from results.run_state.claims import Claims
 from results.storage.location import Location
 from tests.marks import quick
 from tests.results import release
 from tests.results.release import CNN, FC, HALF, IMAGES, QUALITY, WORDS, ReleasedStudy
+from tests.results.synthetic import claimed
 
 
 def _import(tree: Path) -> tuple[results.Results, Imported]:
@@ -248,8 +248,7 @@ def test_progress_and_one_at_a_time(tree: Path, monkeypatch: pytest.MonkeyPatch)
     assert seen == sorted(set(seen))
     assert seen[-1] == 60
     assert len(seen) >= 12
-    claim = Claims(root).take("import-shallue_2019", [])
-    assert claim is not None
+    claim = claimed(root, "import-shallue_2019", [])
     with pytest.raises(ResultsError, match="another import of shallue_2019 into"):
         shallue.import_shallue(tree, root)
     claim.release()
