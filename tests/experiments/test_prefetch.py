@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -53,6 +54,18 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Any:
     return use
 
 
+@pytest.fixture
+def reading(workers) -> Iterator[Callable[..., Reader]]:
+    """Makes readers with so many worker processes, which end with the test."""
+    with ExitStack() as readers:
+
+        def made(dataset: Dataset[Any], count: int = 2) -> Reader:
+            workers(count)
+            return readers.enter_context(closing(Reader(dataset, CPU)))
+
+        yield made
+
+
 class Noisy(Dataset[Any]):
     """Each example is a random number, its index, and the process that read it."""
 
@@ -80,13 +93,11 @@ def equal(a: list[list[torch.Tensor]], b: list[list[torch.Tensor]]) -> bool:
 
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("part", [slice(0, 16), slice(5, 16), slice(4, 4)])
-def test_the_bits_do_not_depend_on_the_processes(workers, count: int, part: slice) -> None:
+def test_the_bits_do_not_depend_on_the_processes(reading, count: int, part: slice) -> None:
     before = torch.get_rng_state()
-    workers(0)
-    here = Reader(Noisy(), CPU)
+    here = reading(Noisy(), 0)
     expected = batches(here, range(9), part)
-    workers(count)
-    ahead = Reader(Noisy(), CPU)
+    ahead = reading(Noisy(), count)
     assert equal(batches(ahead, range(9), part), expected)
     assert equal(batches(ahead, range(4, 7), part), expected[4:7]), "from another step on"
     order = BatchOrder(5, 40, 16)
@@ -96,42 +107,35 @@ def test_the_bits_do_not_depend_on_the_processes(workers, count: int, part: slic
     if part.stop > part.start:
         readers = ahead.training(order, part, 5, 4)[2]
         assert os.getpid() not in readers.tolist()
-    ahead.close()
 
 
 @pytest.mark.slow
-def test_workers_share_a_batch(workers) -> None:
-    workers(2)
-    reader = Reader(Noisy(), CPU)
+def test_workers_share_a_batch(reading) -> None:
+    reader = reading(Noisy())
     order = BatchOrder(0, 40, 40)
     seen = {int(x) for step in range(30) for x in reader.training(order, slice(0, 40), 0, step)[2]}
     assert len(seen) == 2
-    reader.close()
 
 
-def test_an_example_of_a_batch_is_that_of_its_seed_alone(workers) -> None:
+def test_an_example_of_a_batch_is_that_of_its_seed_alone(reading) -> None:
     """The definition, written out."""
     from experiments.seeds import derive
 
-    workers(2)
-    reader = Reader(Noisy(), CPU)
+    reader = reading(Noisy())
     x, indices, _ = reader.training(BatchOrder(7, 40, 16), slice(8, 16), 7, 3)
-    reader.close()
     for i, place in enumerate(range(8, 16)):
         torch.manual_seed(derive(7, "augment", 3, place))
         assert torch.equal(x[i], torch.randn(2))
     assert indices.tolist() == BatchOrder(7, 40, 16).batches(3, 1)[0, 8:].tolist()
 
 
-def test_reading_ahead_ends_with_the_only_pass(workers) -> None:
-    workers(2)
-    reader = Reader(Noisy(), torch.device("cpu"))
+def test_reading_ahead_ends_with_the_only_pass(reading) -> None:
+    reader = reading(Noisy())
     order = BatchOrder(0, 40, 16, repeat=False)
     for step in range(2):
         reader.training(order, slice(0, 16), 0, step)
     with pytest.raises(ExperimentError, match="beyond one pass"):
         reader.training(order, slice(0, 16), 0, 2)
-    reader.close()
 
 
 class Squares(Dataset[Any]):
@@ -142,20 +146,17 @@ class Squares(Dataset[Any]):
         return torch.tensor([index * 1.0, index**2]), index
 
 
-def test_evaluation_reads_every_part_in_order(workers) -> None:
+def test_evaluation_reads_every_part_in_order(reading) -> None:
     parts = list(torch.arange(25).split(7))
-    workers(0)
-    expected = list(Reader(Squares(), CPU).evaluation(parts))
-    workers(2)
-    reader = Reader(Squares(), CPU)
+    expected = list(reading(Squares(), 0).evaluation(parts))
+    reader = reading(Squares())
     received = list(reader.evaluation(iter(parts)))
     assert [i.tolist() for i, _ in received] == [p.tolist() for p in parts]
     assert equal([list(b) for _, b in received], [list(b) for _, b in expected])
     unfinished = reader.evaluation(iter(parts))
     next(unfinished)
-    unfinished.close()  # type: ignore[attr-defined]
+    unfinished.close()
     assert len(next(iter(reader.evaluation([torch.arange(0)])))[1][0]) == 0
-    reader.close()
 
 
 @pytest.mark.slow
@@ -204,14 +205,12 @@ class Broken(Squares):
         return super().__getitem__(index)
 
 
-def test_an_error_is_that_of_the_dataset_with_its_traceback(workers) -> None:
-    workers(2)
-    reader = Reader(Broken(), CPU)
+def test_an_error_is_that_of_the_dataset_with_its_traceback(reading) -> None:
+    reader = reading(Broken())
     with pytest.raises(WorkloadError, match=r"^image 13.jpg cannot be decoded$") as caught:
         list(reader.evaluation([torch.arange(25)]))
     assert caught.value.hint == "replace it"
     assert "__getitem__" in [entry.name for entry in caught.traceback]
-    reader.close()
 
 
 class OnlyHere(Squares):
@@ -220,36 +219,30 @@ class OnlyHere(Squares):
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         if os.getpid() != self.process:
-            raise OSError("this handle cannot be shared")
+            self.fail()
         return super().__getitem__(index)
 
+    def fail(self) -> None:
+        raise OSError("this handle cannot be shared")
 
-def test_what_fails_in_worker_processes_alone_is_read_here(workers) -> None:
-    workers(2)
-    reader = Reader(OnlyHere(), CPU)
+
+def test_what_fails_in_worker_processes_alone_is_read_here(reading) -> None:
+    reader = reading(OnlyHere())
     received = list(reader.evaluation(torch.arange(25).split(5)))
     assert torch.cat([b[1] for _, b in received]).tolist() == list(range(25))
     assert reader.workers == 0
-    reader.close()
 
 
-class Killed(Squares):
-    def __init__(self) -> None:
-        self.process = os.getpid()
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        if os.getpid() != self.process:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().__getitem__(index)
+class Killed(OnlyHere):
+    def fail(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_killed_worker_is_an_error_and_not_a_wait(workers) -> None:
-    workers(2)
-    reader = Reader(Killed(), CPU)
+def test_a_killed_worker_is_an_error_and_not_a_wait(reading) -> None:
+    reader = reading(Killed())
     with pytest.raises(WorkloadError, match="has ended unexpectedly") as caught:
         list(reader.evaluation([torch.arange(25)]))
     assert "memory" in (caught.value.hint or "")
-    reader.close()
 
 
 WITH_WORKERS = """

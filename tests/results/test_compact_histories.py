@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -71,13 +71,6 @@ class Open:
     """Somebody opens the folder, and reads the measurements later."""
 
 
-commits = st.builds(
-    Commit,
-    experiment=st.sampled_from(EXPERIMENTS),
-    evaluations=st.dictionaries(st.sampled_from(TRIALS), st.integers(0, 3), min_size=1, max_size=3),
-    second=st.integers(0, 4),
-    ending=st.sampled_from(["whole"] * 5 + ["half", "slow", "asleep"]),
-)
 whole = st.builds(
     Commit,
     experiment=st.sampled_from(EXPERIMENTS),
@@ -85,6 +78,8 @@ whole = st.builds(
     second=st.integers(0, 4),
     ending=st.just("whole"),
 )
+endings = st.sampled_from(["whole"] * 5 + ["half", "slow", "asleep"])
+commits = st.builds(lambda commit, ending: replace(commit, ending=ending), whole, endings)
 compactions = st.builds(
     Compaction,
     experiment=st.sampled_from([None, None, "a", "b"]),
