@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from analysis import Curve, Point
+from analysis.figure_data import FigureData
 from analysis.fit.knee import log_steps, theta
 
 SPACE = json.dumps({"learning_rate": {"log": [1e-3, 10.0]}})
@@ -138,6 +139,14 @@ def paper_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.analysis import gallery
 
     return gallery.write(tmp_path_factory.mktemp("paper") / "runs")
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> FigureData:
+    """A few curves of which all that is drawn was measured; read only."""
+    from tests.analysis.measured import measured
+
+    return measured(tmp_path_factory.mktemp("small") / "runs")
 
 
 @pytest.fixture

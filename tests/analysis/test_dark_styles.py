@@ -18,7 +18,7 @@ from analysis.figure_data import FigureData
 from analysis.figures.drawing import colours
 from analysis.figures.drawing.page import Page
 from tests.analysis.legible import figure_of
-from tests.analysis.measured import OTHER_DATA, measured
+from tests.analysis.measured import OTHER_DATA
 
 pytestmark = pytest.mark.usefixtures("closed_figures")
 OURS = [name for name in figures.names() if not name.startswith("shallue-")]
@@ -26,14 +26,10 @@ PAPER = ["shallue-fig1", "shallue-fig11"]
 LEAST = 3.0
 
 
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> FigureData:
-    return measured(tmp_path_factory.mktemp("small") / "runs")
-
-
-def pale(figure: Figure) -> list[str]:
+def pale(drawn: Axes) -> list[str]:
     """Words and lines of too little contrast to what is behind them, and light halos on dark."""
-    pale_items = []
+    pale_items, figure = [], figure_of(drawn)
+    figure.draw_without_rendering()
     for text in figure.findobj(Text):
         assert isinstance(text, Text)
         if not text.get_visible() or not text.get_text().strip():
@@ -71,16 +67,12 @@ def test_text_and_lines_are_visible_on_dark_paper(
     small: FigureData, name: str, tmp_path: Path
 ) -> None:
     data = OTHER_DATA[name](tmp_path / "made") if name in OTHER_DATA else small
-    figure = figure_of(figures.draw(name, data, style="dark_background"))
-    figure.draw_without_rendering()
-    assert pale(figure) == []
+    assert pale(figures.draw(name, data, style="dark_background")) == []
 
 
 @pytest.mark.parametrize("style", ["ggplot", "Solarize_Light2"])
 def test_so_they_are_on_tinted_paper(small: FigureData, style: str) -> None:
-    figure = figure_of(figures.draw("tradeoff", small, style=style))
-    figure.draw_without_rendering()
-    assert pale(figure) == []
+    assert pale(figures.draw("tradeoff", small, style=style)) == []
 
 
 def test_dark_ink_on_dark_paper_would_not_pass(
@@ -90,9 +82,7 @@ def test_dark_ink_on_dark_paper_would_not_pass(
         for module in ("tradeoff", "drawing.marks", "drawing.page"):
             monkeypatch.setattr(f"analysis.figures.{module}.{name}", lambda usual=usual: usual,
                                 raising=False)  # fmt: skip
-    figure = figure_of(figures.draw("tradeoff", small, style="dark_background"))
-    figure.draw_without_rendering()
-    pale_items = pale(figure)
+    pale_items = pale(figures.draw("tradeoff", small, style="dark_background"))
     assert any("on #000000" in each for each in pale_items)
 
 

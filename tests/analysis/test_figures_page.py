@@ -24,18 +24,13 @@ from analysis.figures.drawing.optimizer_styles import STYLES
 from analysis.figures.drawing.style import curve_style
 from results.errors import ResultsError
 from tests.analysis.legible import faults, figure_of
-from tests.analysis.measured import OTHER_DATA, measured
+from tests.analysis.measured import OTHER_DATA
 
 Make = Callable[..., pd.DataFrame]
 pytestmark = pytest.mark.usefixtures("closed_figures")
 
 WIDTHS = {"column": 3.4, "two-columns": 7.0, "slide": 5.6}
 OURS = [name for name in figures.names() if not name.startswith("shallue-")]
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> FigureData:
-    return measured(tmp_path_factory.mktemp("small") / "runs")
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from analysis.fit.comparisons import ratio_text
 from analysis.formatting import interval
 from results.errors import ResultsError
 from tests.analysis.legible import figure_of, texts
-from tests.analysis.measured import GOAL, SIZES, TRIALS, measured
+from tests.analysis.measured import GOAL, SIZES, TRIALS
 from tests.analysis.reference import hold
 
 pytestmark = pytest.mark.usefixtures("closed_figures")
@@ -31,11 +31,6 @@ DIGITS = Query(where="experiment = 'digits'", baseline="sgd")
 def packaged() -> FigureData:
     """The packaged sweep of three optimizers on digits."""
     return FigureData(replace(DIGITS, sources=[results.open("own")]))
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> FigureData:
-    return measured(tmp_path_factory.mktemp("small") / "runs")
 
 
 @pytest.mark.parametrize("name", ["forest", "tradeoff", "landscape"])

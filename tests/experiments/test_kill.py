@@ -17,7 +17,7 @@ import results as dataset
 from results.run_state import processes
 from results.run_state.claims import Claims
 from tests.experiments import sweeping
-from tests.experiments.undisturbed import Sweep, recorded
+from tests.experiments.undisturbed import Sweep, claims_of_workers, recorded
 
 pytestmark = pytest.mark.slow
 
@@ -77,11 +77,6 @@ def is_whole(root: Path, other: Path) -> None:
     assert Claims(root).all() == []
 
 
-def by_workers(sweep: Sweep) -> list[dict[str, Any]]:
-    """The claims of a sweep that its workers hold."""
-    return [c for c in Claims(sweep.root).live() if c["holder"]["pid"] != sweep.pid]
-
-
 def claimed(root: Path) -> list[dict[str, Any]]:
     """The processes of a sweep that its claims name."""
     return [p for claim in Claims(root).all() for p in (claim["holder"], *claim["processes"])]
@@ -106,8 +101,8 @@ def test_kills_and_interrupts_with_a_ray_of_its_own(
     two.until(partial(says, two, "Begun("))
     assert not any(processes.alive(process) for process in left)
     before = recorded(two.root)
-    two.until(lambda: by_workers(two))  # no longer the driver, which trains while Ray starts
-    (claim, *_) = by_workers(two)
+    two.until(lambda: claims_of_workers(two))  # no longer the driver, which trains while Ray starts
+    (claim, *_) = claims_of_workers(two)
     os.kill(claim["holder"]["pid"], signal.SIGKILL)  # a worker alone: Tune starts another
     two.until(partial(taken_by_another, claim, two.root))
     two.until(partial(early, two, before))

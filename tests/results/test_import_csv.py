@@ -62,17 +62,6 @@ def test_a_column_source_is_kept(tmp_path: Path) -> None:
     ]
 
 
-def test_whole_curves(tmp_path: Path) -> None:
-    path = tmp_path / "curves.csv"
-    path.write_text("bs,step,err\n8,10,0.5\n8,20,0.1\n16,10,0.1\n")
-    columns = {"batch_size": "bs", "validation_error": "err"}
-    done = IMPORTS.get("log")(path, tmp_path / "runs", columns=columns)
-    assert (done.trials, done.measurements) == (2, 3)
-    run = results.open(tmp_path / "runs").with_target("validation_error < 0.2")
-    assert run.trials.steps_to_target.tolist() == [20.0, 10.0]
-    assert len(run.measurements) == 3
-
-
 def test_the_same_again_does_nothing(points: Path, tmp_path: Path) -> None:
     IMPORTS.get("log")(points, tmp_path / "runs", columns=MAP)
     before = files(tmp_path / "runs")

@@ -10,15 +10,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-import results
-from results.imports import Imported, shallue
 from tests.results.release import CNN, FC, IMAGES, WORDS
-
-
-def _import(tree: Path) -> tuple[results.Results, Imported]:
-    root = tree.parent / "runs"
-    done = shallue.import_shallue(tree, root)
-    return results.open(root), done
+from tests.results.test_shallue import _import
 
 
 def _metadata(trial: Path, **changed: Any) -> None:

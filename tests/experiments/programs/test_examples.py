@@ -43,7 +43,16 @@ class Softmax(bs.Classification):
         return model
 
 
-class Chain(bs.Workload):
+class LanguageModel(bs.Workload):
+    """What is measured is the loss."""
+
+    def metrics(
+        self, output: torch.Tensor, batch: tuple[torch.Tensor, ...]
+    ) -> dict[str, torch.Tensor]:
+        return {"cross_entropy": self.loss(output, batch)}
+
+
+class Chain(LanguageModel):
     """The model of train_gpt.py, with its data."""
 
     target = "validation_cross_entropy < 2.1"
@@ -61,11 +70,6 @@ class Chain(bs.Workload):
     def loss(self, output: torch.Tensor, batch: tuple[torch.Tensor, ...]) -> torch.Tensor:
         each = cross_entropy(output.flatten(0, 1), batch[1].flatten(), reduction="none")
         return each.view(batch[1].shape).mean(1)
-
-    def metrics(
-        self, output: torch.Tensor, batch: tuple[torch.Tensor, ...]
-    ) -> dict[str, torch.Tensor]:
-        return {"cross_entropy": self.loss(output, batch)}
 
 
 class Softmax10(Softmax):
@@ -93,7 +97,7 @@ class Logits(torch.nn.Module):
         return cast(torch.Tensor, self.model(ids).logits)
 
 
-class Counting(bs.Workload):
+class Counting(LanguageModel):
     """The model of trainer.py, with its data."""
 
     target = "validation_cross_entropy < 1.0"
@@ -116,11 +120,6 @@ class Counting(bs.Workload):
         following = batch[0][:, 1:]
         each = cross_entropy(output[:, :-1].flatten(0, 1), following.flatten(), reduction="none")
         return each.view(following.shape).mean(1)
-
-    def metrics(
-        self, output: torch.Tensor, batch: tuple[torch.Tensor, ...]
-    ) -> dict[str, torch.Tensor]:
-        return {"cross_entropy": self.loss(output, batch)}
 
 
 def regimes_of(file: str, folder: Path, sizes: list[int], trials: int) -> Any:
