@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.batchscale.conftest import Answer, Command
+from tests.user_models import LINEAR
 
 Watch = Callable[[Path], Callable[[], bool]]
 
@@ -128,21 +129,9 @@ def test_a_missing_data_set(command: Command, here: Path, monkeypatch: pytest.Mo
     assert not (here / "results").exists()
 
 
-WORKLOAD = """\
-import torch
-from batchscale import Classification
-
-class Mine(Classification):
-    target = "validation_error < 0.01"
+WORKLOAD = f"""\
+{LINEAR}
     seen = [0]
-
-    def data(self):
-        x = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
-        y = (x[:, 0] > 0).long()
-        return {"train": (x[:150], y[:150]), "validation": (x[150:], y[150:])}
-
-    def model(self):
-        return torch.nn.Linear(4, 2)
 
     def loss(self, output, batch):
         loss = torch.nn.functional.cross_entropy(output, batch[1], reduction="none")

@@ -14,21 +14,10 @@ from batchscale import api
 from experiments.execution.signals import Stop
 from experiments.scheduling.messages import ignore
 from tests.batchscale.conftest import Command
+from tests.user_models import LINEAR
 
-FRAGILE = """\
-import torch
-from batchscale import Classification
-
-class Fragile(Classification):
-    target = "validation_error < 0.2"
-
-    def data(self):
-        x = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
-        y = (x[:, 0] > 0).long()
-        return {"train": (x[:150], y[:150]), "validation": (x[150:], y[150:])}
-
-    def model(self):
-        return Unlucky(4, 2)
+FRAGILE = f"""\
+{LINEAR.replace("torch.nn.Linear", "Unlucky")}
 
 class Unlucky(torch.nn.Linear):
     step = 0
@@ -36,12 +25,12 @@ class Unlucky(torch.nn.Linear):
     def forward(self, x):
         if self.training and torch.is_grad_enabled():
             self.step += 1
-            if self.step > 30 and self.weight[0, 1] > 0.25:
+            if self.step > 30 and self.weight[0, 1] > 0.1:
                 raise ValueError("an unlucky weight")
         return super().forward(x)
 """
 EXPERIMENT = """\
-workload: fragile.py:Fragile
+workload: fragile.py:Mine
 grid: {batch_size: [16, 32], optimizer: sgd}
 search: {learning_rate: {log: [0.1, 1]}}
 trials: 8

@@ -13,22 +13,9 @@ import pytest
 import batchscale as bs
 from tests.batchscale.blocks import ROOT
 from tests.batchscale.conftest import Answer, Command
+from tests.user_models import LINEAR
 
-LIMITED = """\
-import torch
-from batchscale import Classification
-from layers import Net
-
-class Limited(Classification):
-    target = "validation_error < 0.001"
-
-    def data(self):
-        x = torch.randn(256, 4, generator=torch.Generator().manual_seed(0))
-        return {split: (x, (x[:, 0] > 0).long()) for split in ("train", "validation")}
-
-    def model(self):
-        return Net(4, 2)
-"""
+LIMITED = "from layers import Net\n" + LINEAR.replace("torch.nn.Linear", "Net")
 LAYERS = """\
 import torch
 
@@ -50,7 +37,7 @@ class Rule(torch.optim.SGD):
         super().__init__(params, lr=lr)
 """
 EXPERIMENT = """\
-workload: limited.py:Limited
+workload: limited.py:Mine
 grid: {batch_size: 32, optimizer: 'rule.py:Rule'}
 search: {learning_rate: {log: [0.001, 0.01]}}
 trials: 2

@@ -12,25 +12,12 @@ import pytest
 
 from tests.batchscale.conftest import Command
 from tests.batchscale.test_bad_input import clear, sweep
+from tests.user_models import LINEAR
 from workloads import download
 
-MODELS = """\
-import torch
+MODELS = f"""\
 from torch import nn
-from batchscale import Classification
-
-
-class Vectors(Classification):
-    target = "validation_error < 0.1"
-
-    def data(self):
-        x = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
-        y = (x[:, 0] > 0).long()
-        return {"train": (x, y), "validation": (x, y)}
-
-    def model(self):
-        return Scaled()
-
+{LINEAR.replace("torch.nn.Linear(4, 2)", "Scaled()")}
 
 class Scaled(nn.Module):
     def __init__(self):
@@ -110,7 +97,7 @@ def test_a_trial_and_a_check(
         ("digits-softmax", ("--budget", "200 tokens"), ["tokens_per_example"], "examples"),
         ("digits-fc", ("--param", "classes=0.1"), ["leaves 1 of its 10"], "at least 0.2"),
         ("teacher", ("--budget", "2 epochs"), ["have no end"], "2000 steps"),
-        ("models.py:Vectors", ("--optimizer", "muon", "--param", "weight_decay=0"),
+        ("models.py:Mine", ("--optimizer", "muon", "--param", "weight_decay=0"),
          ["muon takes hidden matrices"], "adamw"),
         ("digits-softmax", ("--optimizer", "schedule-free-sgd", "--technique", "ema=0.9",
          "--param", "momentum=0.9"), ["both make evaluations measure"], "leave ema out"),

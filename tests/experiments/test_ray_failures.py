@@ -16,24 +16,13 @@ from experiments.errors import ExperimentError, TrainingError
 from experiments.execution.executors import cluster
 from experiments.execution.sweep import sweep
 from experiments.scheduling.messages import Event, Note
+from tests.user_models import LINEAR
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
-WORKLOAD = """
+WORKLOAD = f"""
 import os, sys
-import torch
-from batchscale import Classification
-
-class Mine(Classification):
-    target = "validation_error < 0.01"
-
-    def data(self):
-        x = torch.randn(96, 4, generator=torch.Generator().manual_seed(0))
-        return {split: (x, (x[:, 0] > 0).long()) for split in ("train", "validation")}
-
-    def model(self):
-        return torch.nn.Linear(4, 2)
-
+{LINEAR}
     def loss(self, output, batch):
         %s
         return super().loss(output, batch)

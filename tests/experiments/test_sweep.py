@@ -19,21 +19,7 @@ from experiments.records.status import status
 from experiments.scheduling.messages import Begun, Event, Note, Round, StudyPlanned
 from results.errors import ResultsError
 from tests.experiments.fakes import FakeTraining
-
-WORKLOAD = """
-from batchscale import Classification
-import torch
-
-class Mine(Classification):
-    target = "validation_error < 0.05"
-
-    def data(self):
-        x, y = torch.zeros(256, 4), torch.zeros(256, dtype=torch.long)
-        return {"train": (x, y), "validation": (x, y)}
-
-    def model(self):
-        return torch.nn.Linear(4, 2)
-"""
+from tests.user_models import LINEAR
 
 
 def experiment(*overrides: str, **changes: Any) -> Experiment:
@@ -321,7 +307,7 @@ def test_time_that_is_up_ends_cleanly(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_a_changed_workload_asks(tmp_path: Path, log: Path) -> None:
     file, root = tmp_path / "mine.py", tmp_path / "runs"
-    file.write_text(WORKLOAD)
+    file.write_text(LINEAR)
     of = {
         "workload": f"{file}:Mine",
         "batch_size": "64",
@@ -329,9 +315,9 @@ def test_a_changed_workload_asks(tmp_path: Path, log: Path) -> None:
     }
     run(root, experiment(**of))
     first = began(log)
-    file.write_text("# a remark changes nothing\n" + WORKLOAD)
+    file.write_text("# a remark changes nothing\n" + LINEAR)
     assert run(root, experiment(**of)).trained == 0
-    file.write_text(WORKLOAD.replace("Linear(4, 2)", "Linear(4, 3)"))
+    file.write_text(LINEAR.replace("Linear(4, 2)", "Linear(4, 3)"))
     with pytest.raises(ExperimentError, match=r"has changed since \d+ trials of 1 study were"):
         run(root, experiment(**of))
     assert began(log) == []
