@@ -151,14 +151,6 @@ def test_one_value_an_example(values, message) -> None:
         assert "digits-mlp" in str(caught.value)
 
 
-def test_the_designs_words_for_a_mean() -> None:
-    with pytest.raises(WorkloadError) as caught:
-        check_per_example(torch.tensor(1.0), 8, "loss", WORKLOAD)
-    assert str(caught.value).startswith(
-        'loss returned one number (a mean?): return one value an example, reduction="none"'
-    )
-
-
 def test_sums_with_counts_pass_and_other_tuples_do_not() -> None:
     check_metrics({"perplexity": (torch.tensor(3.0), 7), "error": (1.0, 4)}, 4, WORKLOAD)
     check_metrics({"loss": (torch.zeros(4), torch.ones(4, dtype=torch.int64))}, 4, WORKLOAD)

@@ -116,15 +116,6 @@ def test_an_edited_file_is_read_anew(write) -> None:
     assert pickle.loads(pickle.dumps(before)) == before
 
 
-def test_two_files_of_one_name_do_not_mix(write, tmp_path) -> None:
-    folder = write()
-    (tmp_path / "other").mkdir()
-    write(FILE.replace("64", "32"), "other/my_model.py")
-    first = load("my_model.py:MyModel", base=folder)
-    second = load("my_model.py:MyModel", base=folder / "other")
-    assert (first.fields["width"], second.fields["width"]) == (64, 32)
-
-
 def test_a_file_finds_its_siblings_and_hides_nothing(write, monkeypatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     folder = write("SIZE = 7\n", "a_sibling_of_mine.py")
