@@ -215,11 +215,25 @@ def test_help_imports_nothing_heavy() -> None:
     assert "sweep" in out
 
 
-def test_import_batchscale_imports_nothing_heavy() -> None:
-    out = run_isolated(
-        "import batchscale, sys; print({'torch', 'pandas', 'typer'} & {*sys.modules})"
-    )
-    assert out.strip() == "set()"
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        ("import batchscale", "torch pandas typer"),
+        (
+            "from batchscale import report; report(step=1, loss=1.0)",
+            "torch numpy pandas matplotlib ray",
+        ),
+        ("import analysis", "torch ray matplotlib seaborn scipy duckdb"),
+        ("from analysis import curves, regimes, figures; figures.names()", "torch matplotlib"),
+        (
+            "from workloads import data_root, names; names(); data_root()",
+            "torch torchvision numpy sklearn",
+        ),
+    ],
+)
+def test_what_imports_nothing_heavy(code: str, heavy: str) -> None:
+    out = run_isolated(f"{code}\nimport sys\nprint({{*{heavy.split()}}} & {{*sys.modules}})")
+    assert out.splitlines()[-1] == "set()"
 
 
 @pytest.mark.slow
