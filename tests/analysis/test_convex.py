@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import os
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -220,13 +220,9 @@ def test_knots_lie_between_the_data() -> None:
 @pytest.mark.skipif(not REFERENCE.is_file(), reason="BATCHSCALE_REFERENCE has no convex.py")
 @pytest.mark.parametrize("name", TEXT)
 def test_quantities_are_those_of_the_prototype(name: str) -> None:
-    spec = importlib.util.spec_from_file_location("prototype", REFERENCE)
-    assert spec is not None
-    assert spec.loader is not None
-    prototype = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(prototype)
+    quantities = runpy.run_path(str(REFERENCE))["quantities"]
     logs = np.log(TEXT[name])
-    theirs = prototype.quantities(np.exp(X[: len(logs)]), logs)
+    theirs = quantities(np.exp(X[: len(logs)]), logs)
     located = locate(points(logs), tolerance=0.2)
     compared = 0
     for quantity, expected in theirs.items():

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from analysis.notes import Note
+from tests.docs.conftest import program
 
 ROOT = Path(__file__).resolve().parents[2]
 CLEAR = {"value": 2.0, "low": 1.5, "high": 2.7, "p_corrected": 0.012}
@@ -28,18 +26,12 @@ def row(
 
 
 @pytest.fixture(scope="module")
-def page() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("measured_page", ROOT / "docs" / "measured.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses ask for it
-    spec.loader.exec_module(module)
-    return module
+def page() -> Any:
+    return program("measured")
 
 
 def test_a_screen_has_a_row_for_what_differs_and_names_the_rest(
-    page: ModuleType, monkeypatch: pytest.MonkeyPatch
+    page: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few, many = (
         Note("trained_again", times=times, spread=spread, missed="")
@@ -83,7 +75,7 @@ def test_a_screen_has_a_row_for_what_differs_and_names_the_rest(
     ],
 )
 def test_what_a_ratio_says_of_a_claim(
-    page: ModuleType,
+    page: Any,
     low: float | None,
     high: float | None,
     p: float | None,
@@ -99,7 +91,7 @@ def test_what_a_ratio_says_of_a_claim(
 
 
 def test_a_published_claim_has_each_ratio_with_its_interval_and_a_verdict(
-    page: ModuleType, monkeypatch: pytest.MonkeyPatch
+    page: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [
         row("prune 0.5", min_steps=CLEAR),
@@ -125,5 +117,5 @@ def test_a_published_claim_has_each_ratio_with_its_interval_and_a_verdict(
 
 
 @pytest.mark.slow
-def test_the_page_is_as_it_would_be_written(page: ModuleType) -> None:
+def test_the_page_is_as_it_would_be_written(page: Any) -> None:
     assert page.PAGE.read_text(encoding="utf-8") == page.page(page.listed())

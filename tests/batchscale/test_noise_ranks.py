@@ -32,6 +32,12 @@ def micro_batches(step: int, rank: int, count: int) -> list[torch.Tensor]:
     return list(torch.randn(shape, generator=generator, dtype=torch.float64))
 
 
+def end_step(noise: batchscale.NoiseScale, optimizer: torch.optim.Optimizer) -> None:
+    noise.step()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
 def distributed(_: Any, count: int, per_example: bool, by_hand: bool, norm: str) -> Rows:
     """The terms of three steps, on this rank."""
     plain = model()
@@ -51,9 +57,7 @@ def distributed(_: Any, count: int, per_example: bool, by_hand: bool, norm: str)
             if by_hand and parameter.grad is not None:
                 dist.all_reduce(parameter.grad)
                 parameter.grad /= 2
-        noise.step()
-        optimizer.step()
-        optimizer.zero_grad()
+        end_step(noise, optimizer)
     return list(noise._rows)
 
 
@@ -66,9 +70,7 @@ def in_a_process(count: int, per_example: bool, norm: str) -> Rows:
         for part in micro_batches(step, 0, count) + micro_batches(step, 1, count):
             with noise.micro_batch(len(part), scale=0.5):
                 (trained(part).square().mean() / 2).backward()
-        noise.step()
-        optimizer.step()
-        optimizer.zero_grad()
+        end_step(noise, optimizer)
     return list(noise._rows)
 
 
@@ -83,9 +85,7 @@ def sharded(_: Any, count: int, adam: bool) -> tuple[Rows, list[Any]]:
         for part in micro_batches(step, dist.get_rank(), count):
             with noise.micro_batch(len(part)):
                 trained(part).square().mean().backward()
-        noise.step()
-        optimizer.step()
-        optimizer.zero_grad()
+        end_step(noise, optimizer)
     return list(noise._rows), [p.full_tensor().tolist() for p in trained.parameters()]
 
 
@@ -99,9 +99,7 @@ def unsharded(count: int, adam: bool) -> tuple[Rows, list[Any]]:
         for two in zip(*(micro_batches(step, rank, count) for rank in (0, 1)), strict=True):
             with noise.micro_batch(4.8):  # type: ignore[arg-type]
                 torch.stack([trained(part).square().mean() for part in two]).mean().backward()
-        noise.step()
-        optimizer.step()
-        optimizer.zero_grad()
+        end_step(noise, optimizer)
     return list(noise._rows), [p.tolist() for p in trained.parameters()]
 
 
