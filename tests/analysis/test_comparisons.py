@@ -16,15 +16,11 @@ from analysis import Curve, Interval, compare, regimes
 from analysis.fit.comparisons import Pair, against, log_ratio, ratio, ratio_text
 from analysis.notes import codes
 from results.targets.target import Target
+from tests.analysis.test_convex import TEXT
 from validation import nqm
 
 Plain = Callable[..., Curve]
 SIZES = [2**i for i in range(16)]
-TEXT = {
-    "adamw": [486, 326, 216, 161, 101, 86, 71, 61],
-    "muon": [262, 140, 80, 43, 32, 23, 21, 20],
-}
-"""Steps to target on techniques-text, from batch size 1 on."""
 
 
 def named(plain: Plain, optimizer: str, steps: np.ndarray, **changes: object) -> Curve:

@@ -20,6 +20,7 @@ from analysis.fit.locate import LinearProfile, Located, PlaceProfile
 from analysis.formatting import interval
 from analysis.notes import codes
 from analysis.techniques.p_values import LEVELS
+from tests.analysis.test_convex import TEXT
 from tests.analysis.true_curves import (
     LogSteps,
     coverage,
@@ -36,11 +37,6 @@ from tests.marks import quick
 
 Plain = Callable[..., Curve]
 X = doublings(12)
-TEXT = {
-    "adamw": [486, 326, 216, 161, 101, 86, 71, 61],
-    "muon": [262, 140, 80, 43, 32, 23, 21, 20],
-}
-"""Steps to target on techniques-text, from batch size 1 on."""
 
 
 def text(name: str) -> Located:
