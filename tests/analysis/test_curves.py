@@ -145,7 +145,9 @@ def test_nothing_depends_on_what_happened_beyond_the_last_exact_order_statistic(
     late.loc[beyond, "steps_to_target"] = 1e5
     dead = trials.copy()
     dead.loc[beyond, ["status", "stop_reason", "steps_run"]] = ("INFEASIBLE", "diverged", 90_000)
-    assert curves(late)[0].points == curves(dead)[0].points == curves(trials)[0].points
+    points = curves(trials)[0].points
+    assert curves(late)[0].points == curves(dead)[0].points == points
+    assert all(point.budget and point.order_statistics for point in points)
 
 
 def test_a_batch_size_that_never_gets_there_is_a_point(search: Make) -> None:
