@@ -38,8 +38,24 @@ def test_numbers_of_the_packaged_sweep_are_as_committed(packaged: FigureData, na
     hold(name, figures.numbers(name, packaged))
 
 
-def test_numbers_of_training_curves_are_as_committed(small: FigureData) -> None:
-    hold("training", figures.numbers("training", small))
+def test_numbers_of_training_curves_are_those_recorded(small: FigureData) -> None:
+    """Each evaluation of each trial, and what became of it; a panel of them as committed."""
+    frame = figures.numbers("training", small)
+    hold("training", frame[frame["trial"].str.startswith("sgd-4096-")])
+    columns = ["trial", "step", "validation_error"]
+    (source,) = small.sources
+    recorded = source.measurements
+    mine, theirs = (
+        rows[columns].sort_values(columns[:2], ignore_index=True) for rows in (frame, recorded)
+    )
+    pd.testing.assert_frame_equal(mine, theirs, check_dtype=False)
+    studies = frame["curve"] + "-" + frame["batch_size"].astype(str)
+    assert (frame["trial"].str.rpartition("-")[0] == studies).all()
+    fates = {"target": "reached", "budget": "not reached", "diverged": "infeasible"}
+    became = dict(zip(source.trials["trial"], source.trials["stop_reason"].map(fates), strict=True))
+    assert dict(zip(frame["trial"], frame["became"], strict=True)) == became
+    points = [point for curve in small.curves for point in curve.points]
+    assert {*frame["trial"][frame["best"]]} == {p.trial for p in points if not p.censored}
 
 
 @pytest.mark.slow
