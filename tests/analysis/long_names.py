@@ -22,8 +22,8 @@ OPTIMIZERS = {
 def long(row: Row) -> Row:
     """A row of a study, a trial or a measurement with long names in it."""
     if "metrics" in row:
-        (value,) = row["metrics"].values()
-        return {**row, "metrics": {METRIC: value}}
+        metrics = dict(row["metrics"])  # of noise scales there are more
+        return {**row, "metrics": {METRIC: metrics.pop("validation_error"), **metrics}}
     changed: dict[str, Any] = {
         "workload": (row["workload"] + "_" + WORKLOAD)[: len(WORKLOAD)],
         "optimizer": OPTIMIZERS[row["optimizer"]],
