@@ -88,7 +88,7 @@ def is_function(spec: str, base: str) -> bool:
     path, _, name = spec.rpartition(":")
     try:
         tree = ast.parse((Path(base) / Path(path).expanduser()).read_bytes())
-    except (OSError, SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError, RuntimeError):  # nobody's home folder
         return False
     return any(isinstance(each, ast.FunctionDef) and each.name == name for each in tree.body)
 
