@@ -1,31 +1,36 @@
 """Do the intervals of crossovers cover, and how many are false?
 
-Two knees on the same batch sizes, as ``analysis.fit.crossovers`` compares two curves: the same
-curve twice, one a constant factor above the other, and pairs that cross between the tested batch
+Two knees on the same batch sizes: the same curve twice, one a constant factor above the other, and
+pairs that cross between the tested batch sizes; and pairs of which one rises again at large batch
 sizes. Besides, the exact curves of the noisy quadratic model (``validation.nqm``): an average of
 SGD's iterates is better at small batch sizes and heavy ball at large ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from analysis.fit.convex import Array, Points
-from analysis.fit.crossovers import SignChanges, sign_changes
+from analysis.fit.crossovers import (
+    REPLICATES,
+    SignChanges,
+    bent,
+    convex_changes,
+    knee_changes,
+)
 from analysis.fit.knee import Knee, log_steps, theta
-from validation.harness import LEVEL, Counts, groups
+from analysis.fit.locate import locate
+from validation.harness import LEVEL, TOLERANCE, Counts, groups
 from validation.page import share, table
 from validation.quadratic import finely
 
-KINDS = ("identical", "parallel", "crossing", "quadratic", "touching")
-CROSS = ("crossing", "quadratic")
-REPLICATES = 200
-"""Of the bootstrap."""
-PLACES = 97
+KINDS = ("identical", "parallel", "crossing", "quadratic", "touching", "rising")
+CROSS = ("crossing", "quadratic", "rising")
 
 _DOUBLINGS = {**dict.fromkeys(KINDS, np.arange(10)), "quadratic": np.arange(3, 17)}
 _FINE = np.linspace(0.0, 1.0, 20_001)
@@ -52,6 +57,8 @@ def seed(cell: Pairs) -> list[int]:
     return [2032, KINDS.index(cell.kind), round(1000 * cell.noise)]
 
 
+Line = Callable[[Array], Array]
+"""Log steps at log batch sizes."""
 Measured = tuple[Array, tuple[Array, Array], int]
 """Log batch sizes (n,), the log steps of both curves, and the seed of their bootstrap."""
 
@@ -71,38 +78,47 @@ def simulate(
 def draw(kind: str, x: Array, rng: np.random.Generator) -> tuple[Array, Array, float]:
     """True log steps of a pair at log batch sizes ``x`` (n,), and the log batch size at which they
     cross; NaN where they do not."""
+    at = x[0] + _FINE * (x[-1] - x[0])
     if kind == "quadratic":
         first, second = finely("ema"), finely("heavy_ball")
-        at = x[0] + _FINE * (x[-1] - x[0])
         return first(x), second(x), _zeros(at, first(at) - second(at))[0]
     while True:
         knees = [theta(1000.0, 2 ** rng.uniform(1.0, 8.0), rng.uniform(0.6, 3.0)) for _ in range(2)]
-        if kind != "crossing":
-            shift = 0.0 if kind == "identical" else rng.uniform(-1.0, 1.0)
-            return log_steps(x, knees[0]), log_steps(x, knees[0]) + shift, np.nan
-        knees[1][0] += rng.uniform(-1.0, 1.0)
-        at = x[0] + _FINE * (x[-1] - x[0])
-        apart = log_steps(at, knees[0]) - log_steps(at, knees[1])
+        first, second = (partial(log_steps, params=params) for params in knees)
+        shift = rng.uniform(-1.0, 1.0)
+        if kind in ("identical", "parallel"):
+            return first(x), first(x) + shift * (kind == "parallel"), np.nan
+        if kind == "rising":
+            first = _rising(first, np.log(2.0) * rng.uniform(5.0, 8.0))
+        apart = first(at) - second(at)
         if kind == "touching":
             if np.ptp(apart) > 0.3:
-                return log_steps(x, knees[0]) - apart.min(), log_steps(x, knees[1]), np.nan
+                return first(x) - apart.min(), second(x), np.nan
             continue
+        apart -= shift
         zeros = _zeros(at, apart)
         # Curves that differ by 30 % on both sides: such crossovers are there to be told.
         if len(zeros) == 1 and apart.max() > 0.3 and apart.min() < -0.3:
-            return log_steps(x, knees[0]), log_steps(x, knees[1]), zeros[0]
+            return first(x), second(x) + shift, zeros[0]
+
+
+def _rising(falling: Line, beyond: float) -> Line:
+    """The line with steps that grow with the batch size beyond one, twice as many there."""
+    return lambda at: falling(at) + np.log1p(np.exp(at - beyond))
 
 
 def compared(made: Measured) -> SignChanges:
     """Two measured curves, as ``analysis.fit.crossovers`` does it."""
-    x, y, seed = made
-    at = np.linspace(x[0], x[-1], PLACES)
-    sides = []
-    for row, steps in enumerate(y):
-        knee = Knee.of(Points(x=x, y=steps, variance=np.zeros_like(x)))
-        drawn = knee.replicates(REPLICATES, 2 * seed + row)
-        sides.append((knee.log_steps(at), log_steps(np.tile(at, (len(drawn), 1)), drawn)))
-    return sign_changes(at, *sides[0], *sides[1], level=LEVEL)
+    x, both, seed = made
+    curves = [Points(x=x, y=steps, variance=np.zeros_like(x)) for steps in both]
+    fits = [locate(each, tolerance=TOLERANCE) for each in curves]
+    if any(map(bent, fits)):
+        return convex_changes(fits[0], fits[1], level=LEVEL)
+    knees = [Knee.of(points) for points in curves]
+    first, second = (
+        (knee.params, knee.replicates(REPLICATES, 2 * seed + row)) for row, knee in enumerate(knees)
+    )
+    return knee_changes((np.exp(x[0]), np.exp(x[-1])), first, second, level=LEVEL)
 
 
 def count(_: Pairs, estimates: Sequence[SignChanges], truths: Sequence[float]) -> Counts:

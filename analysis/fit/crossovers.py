@@ -4,7 +4,10 @@ Both curves have their knee, a smooth line (``analysis.fit.knee``). The differen
 steps at a batch size has a band by a parametric bootstrap (Efron & Tibshirani 1993, §6.5): normal
 noise about each fitted curve, of a variance that is drawn for each replicate from its own
 distribution, the noise's estimate over χ²/(n - p), so that a fit of few points has the wide tails
-of a t.
+of a t. Where a curve bends as no knee does, since its steps rise again at large batch sizes or its
+examples at small ones, it is of the convex curves (``analysis.fit.convex``) and wider: from the
+profile intervals of both by the method of variance estimates recovery (Zou & Donner 2008,
+doi:10.1002/sim.3095).
 
 A crossover is claimed between two batch sizes at which different curves are better, by ends of a
 *simultaneous* band: at level 0.9, the lower end lies above the true difference anywhere over the
@@ -23,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -33,20 +37,19 @@ from analysis.curves.curve import Curve
 from analysis.fit.convex import Array
 from analysis.fit.interval import Interval
 from analysis.fit.knee import log_steps
+from analysis.fit.locate import Located
 from analysis.fit.regimes import Regimes
 from analysis.formatting import interval as text_of
 from results.errors import ResultsError
 
 REPLICATES = 400
 _PLACES = 193
-_KEPT = 200
-"""Curves whose replicates' steps are kept for the next pairs: 0.6 MB each."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Crossover:
-    """Two curves of one workload and target, over the batch sizes that both were tested at, but
-    those from which the steps of one rise again."""
+    """Two curves of one workload and target, over the range of batch sizes at which both reached
+    it."""
 
     first: str
     second: str
@@ -108,14 +111,12 @@ def crossovers(
     Raises:
         ResultsError: there is no such pair.
     """
+    fits = {row: fit for row, fit in enumerate(regimes) if fit is not None}
     pairs = []
-    for i, j in combinations(range(len(curves)), 2):
-        fit, other = regimes[i], regimes[j]
-        if fit is None or other is None or _question(curves[i]) != _question(curves[j]):
-            continue
-        first = max(fit.knee_over[0], other.knee_over[0])
-        last = min(fit.knee_over[1], other.knee_over[1])
-        if first < last:
+    for i, j in combinations(fits, 2):
+        first = max(fits[row].fitted_over[0] for row in (i, j))
+        last = min(fits[row].fitted_over[1] for row in (i, j))
+        if _question(curves[i]) == _question(curves[j]) and first < last:
             pairs.append((i, j, (first, last)))
     if not pairs:
         raise ResultsError(
@@ -123,25 +124,18 @@ def crossovers(
             "common",
             hint="a crossover needs two training algorithms: --by optimizer",
         )
+
+    @cache
+    def drawn(row: int, seed: int) -> tuple[Array, Array]:
+        knee = fits[row].knee
+        return knee.params, knee.replicates(REPLICATES, seed)
+
     answers = []
-    drawn: dict[tuple[int, int], tuple[Array, Array]] = {}
-    steps: dict[tuple[int, int, tuple[int, int]], tuple[Array, Array]] = {}
     for i, j, over in pairs:
-        x = np.linspace(np.log(over[0]), np.log(over[1]), _PLACES)
-        sides = []
-        for seed, row in enumerate((i, j)):
-            each = regimes[row]
-            assert each is not None
-            if (row, seed) not in drawn:
-                drawn[row, seed] = each.knee.params, each.knee.replicates(REPLICATES, seed)
-            if (row, seed, over) not in steps:
-                params, many = drawn[row, seed]
-                every = log_steps(x, params), log_steps(np.tile(x, (len(many), 1)), many)
-                steps[row, seed, over] = every
-            sides.append(steps[row, seed, over])
-        while len(steps) > _KEPT:
-            del steps[next(iter(steps))]
-        changes = sign_changes(x, *sides[0], *sides[1], level=level)
+        if bent(fits[i].located) or bent(fits[j].located):
+            changes = convex_changes(fits[i].located, fits[j].located, level=level)
+        else:
+            changes = knee_changes(over, drawn(i, 0), drawn(j, 1), level=level)
         answers.append((i, j, _named(changes, curves[i].label, curves[j].label, level)))
     return answers
 
@@ -160,18 +154,58 @@ class SignChanges:
     """Log batch sizes of the crossovers, one less than the signs: value, low, high."""
 
 
-def sign_changes(
-    x: Array, first: Array, firsts: Array, second: Array, seconds: Array, *, level: float
+def knee_changes(
+    over: tuple[float, float],
+    first: tuple[Array, Array],
+    second: tuple[Array, Array],
+    *,
+    level: float,
 ) -> SignChanges:
-    """From the log steps of two fitted curves (n,) and of their replicates (r, n)."""
-    middle, drawn = first - second, firsts - seconds
+    """From the parameters of two knees (4,) and of their replicates (r, 4), over a range of batch
+    sizes."""
+    x = np.linspace(np.log(over[0]), np.log(over[1]), _PLACES)
+    middle, drawn = (log_steps(x, a) - log_steps(x, b) for a, b in zip(first, second, strict=True))
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0)
     half = np.maximum((high - low) / 2, 1e-12)
     away = (drawn - middle) / half
     below, above = (np.quantile(most, (1 + level) / 2) for most in (-away.min(1), away.max(1)))
-    sure = signs_of(np.minimum(low, middle - below * half), np.maximum(high, middle + above * half))
+    return _changes(x, middle, (low, high), (middle - below * half, middle + above * half))
+
+
+def bent(located: Located) -> bool:
+    """Whether a curve turns at one of its ends, as no knee does."""
+    return located.rise is not None or located.penalty is not None
+
+
+def convex_changes(first: Located, second: Located, *, level: float) -> SignChanges:
+    """From two convex curves, over the range of batch sizes that both have."""
+    sides = first.points.x, second.points.x
+    begin, end = max(side[0] for side in sides), min(side[-1] for side in sides)
+    tested = np.unique(np.concatenate(sides))
+    tested = tested[(tested >= begin) & (tested <= end)]
+    places = np.sort(np.concatenate([tested, (tested[1:] + tested[:-1]) / 2]))
+    x = np.linspace(begin, end, _PLACES)
+
+    def band(level: float) -> list[Array]:
+        value, low, high = np.array([first.steps_at(float(at), level) for at in places]).T
+        other, below, above = np.array([second.steps_at(float(at), level) for at in places]).T
+        middle = value - other
+        lower, upper = np.hypot(value - low, above - other), np.hypot(high - value, other - below)
+        return [np.interp(x, places, each) for each in (middle, middle - lower, middle + upper)]
+
+    middle, *each = band(level)
+    _, *every = band(1 - (1 - level) / len(tested))
+    return _changes(x, middle, (each[0], each[1]), (every[0], every[1]))
+
+
+def _changes(
+    x: Array, middle: Array, band: tuple[Array, Array], sure: tuple[Array, Array]
+) -> SignChanges:
+    """By the band of each place alone, and by the simultaneous one."""
+    low, high = band
     sign = signs_of(low, high)
-    signs, logs = changes_between(x, middle, sign, sure)
+    surely = signs_of(np.minimum(low, sure[0]), np.maximum(high, sure[1]))
+    signs, logs = changes_between(x, middle, sign, surely)
     sides = np.unique(sign[sign != 0])
     if not signs and len(sides) == 1:
         signs = [int(sides[0])]

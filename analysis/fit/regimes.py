@@ -94,12 +94,6 @@ class Regimes:
         hit = set(self.batch_sizes) - set(self.censored)
         return min(hit), max(hit)
 
-    @property
-    def knee_over(self) -> tuple[int, int]:
-        """The same of those to which the knee is fitted: not those where steps rise again."""
-        x = self.knee.x
-        return round(math.exp(x[0])), round(math.exp(x[-1]))
-
     def steps(self, batch_sizes: Any) -> np.ndarray:
         """Steps to target on the knee at ``batch_sizes`` (n,); (n,)."""
         return np.exp(self.knee.log_steps(np.log(np.asarray(batch_sizes, dtype=float))))

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from analysis import Crossover, Curve, crossovers, figures, regimes
-from analysis.fit.crossovers import sign_changes
+from analysis.fit.crossovers import changes_between, signs_of
 from analysis.fit.knee import log_steps, theta
 from batchscale.output import regime_table
 from results.errors import ResultsError
 from tests.analysis.legible import faults, figure_of
 from validation import nqm
-from validation.crossovers import Pairs
+from validation.crossovers import Pairs, draw
 from validation.scenarios import BY_NAME
 
 Plain = Callable[..., Curve]
@@ -55,8 +55,8 @@ def test_knees_that_cross(plain_curve: Plain) -> None:
     assert answer.batch_sizes[within].max() < at.high
 
 
-def test_where_steps_rise_again_no_crossover_is_claimed(plain_curve: Plain) -> None:
-    """They cross at 1,200, where one rises: knees, which cannot, would meet at 420."""
+def test_where_steps_rise_again_crossovers_are_found_beyond(plain_curve: Plain) -> None:
+    """They cross at 1,200, beyond the quickest batch size of one: knees would meet at 420."""
     rng, sizes = np.random.default_rng(0), 2.0 ** np.arange(3, 14)
     for _ in range(5):
         first = 500 * (1 + 300 / sizes) * (1 + sizes / 3000)
@@ -65,8 +65,13 @@ def test_where_steps_rise_again_no_crossover_is_claimed(plain_curve: Plain) -> N
             for name, steps in (("a", first), ("b", 700 * (1 + 300 / sizes)))
         ]
         answer = pair(*made)
-        assert answer.at == ()
-        assert answer.batch_sizes[-1] <= 2048
+        (at,) = answer.at
+        assert at.holds(1200)
+        assert at.low is not None
+        assert at.high is not None
+        assert 200 < at.low < at.high < 4000
+        assert answer.better == ("a", "b")
+        assert answer.batch_sizes[-1] == pytest.approx(8192)
 
 
 def test_without_noise_it_is_exact(plain_curve: Plain) -> None:
@@ -119,10 +124,9 @@ def test_of_parallel_curves_the_sentence_names_the_better(plain_curve: Plain) ->
 def test_signs_between_which_nothing_is_sure_are_not_counted() -> None:
     x = np.arange(7.0)
     middle = np.array([-2.0, -1.0, 0.5, -0.5, 1.0, 2.0, 3.0])
-    drawn = middle + np.array([[-0.9], [0.9]])
-    changes = sign_changes(x, middle, drawn, np.zeros(7), np.zeros((2, 7)), level=0.9)
-    assert changes.signs == (-1, 1)
-    ((value, low, high),) = changes.logs
+    sign = signs_of(middle - 0.9, middle + 0.9)
+    signs, ((value, low, high),) = changes_between(x, middle, sign, sign)
+    assert signs == [-1, 1]
     assert (low, high) == (1.0, 4.0)
     assert low < value < high
 
@@ -160,6 +164,11 @@ def test_the_figure_marks_the_crossover(plain_curve: Plain) -> None:
     assert frame["batch_size"].tolist() == SIZES
     assert frame["crossover_low"].unique() == pytest.approx([at.low])
     assert (frame["fitted_low"] < frame["fitted_high"]).all()
+
+
+def test_made_pairs_that_touch_do() -> None:
+    first, second, _ = draw("touching", np.linspace(0, 6.3, 2001), np.random.default_rng(0))
+    assert (first - second).min() == pytest.approx(0, abs=1e-3)
 
 
 @pytest.mark.slow

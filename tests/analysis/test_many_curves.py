@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis import Curve, TooFewBatchSizesError, crossovers, regimes
-from analysis.fit import crossovers as pairs
+from analysis import Curve, TooFewBatchSizesError, regimes
 from analysis.fit.knee import log_steps, theta
 from analysis.fit.regimes import Regimes, regimes_of
 
@@ -71,12 +70,3 @@ def test_curves_fitted_together_are_those_fitted_alone(many: list[Curve]) -> Non
     assert any(each.rise for each in kinds)
     assert any(each.small_batch_penalty for each in kinds)
     assert any("second evaluation" in note for each in kinds for note in each.notes)
-
-
-def test_few_replicates_kept_change_nothing(
-    many: list[Curve], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fits = [each if isinstance(each, Regimes) else None for each in regimes_of(many)]
-    before = [pair.to_dict() for _, _, pair in crossovers(many, fits)]
-    monkeypatch.setattr(pairs, "_KEPT", 0)
-    assert [pair.to_dict() for _, _, pair in crossovers(many, fits)] == before
