@@ -85,7 +85,7 @@ TEXTS = {
     "large_end": "the large end {level}: {fall:.0%} fewer steps {after}, slope "
     "{slope}; the least steps are an upper bound",
     "rise": "steps rise again at large batch sizes: batch size {last:,} takes {rise:.2f} times the "
-    "fewest; knees, laws and crossovers are of those up to {until:,}",
+    "fewest; knees and laws are of those up to {until:,}",
     "overlap": "no diminishing-returns region at this tolerance",
     "relative": "points below one step: min_steps is in a unit of the source's, not in steps",
     "mean_of_runs": "a point is the mean of log steps of its runs: nothing is minimized over",

@@ -20,13 +20,18 @@ from analysis.fit.regimes import Regimes
 from analysis.techniques.pooled import LEAST, Pooled, PooledTable, pooled
 from analysis.techniques.table import Table, p_text
 from analysis.techniques.table import table as compared
-from validation.page import ROOT, table
+from validation.page import ROOT, interval, table
 
 PAGE = ROOT / "docs" / "findings" / "optimizers.md"
 WHERE = "experiment LIKE 'atlas-%'"
 BASELINE = "momentum"
 TARGETS = ("targets-shakespeare", "targets-wikitext2")
 """Sweeps with two targets, whose baseline is AdamW."""
+BOTH_ENDS = {
+    "published": "workload = 'mnist-simple-cnn' AND optimizer IN ('momentum', 'sgd')",
+    "own": "experiment LIKE 'cnn-%'",
+}
+"""Curves of SGD and momentum that reach to both ends, by source."""
 FIRST = "critical_batch_size"
 QUANTITIES = {
     FIRST: "critical batch size",
@@ -44,6 +49,7 @@ def tables(source: Any = "own") -> dict[str, str]:
         "workloads": _workloads(made, data.curves),
         "knee": _knees(data.pairs),
         "targets": _by_target(source),
+        "ends": _both_ends(),
     }
 
 
@@ -149,6 +155,28 @@ def _by_target(source: Any) -> str:
 
     head = ("workload", "optimizer", "targets", "at the easier", "at the harder", "depends on it")
     return table(head, rows())
+
+
+def _both_ends() -> str:
+    """The regimes of SGD and of momentum, and the ratio of their critical batch sizes."""
+
+    def rows() -> Iterator[list[object]]:
+        for source, where in BOTH_ENDS.items():
+            data = FigureData(Query(sources=(source,), where=where, baseline="sgd"))
+            ratios = {
+                _workload(row.curve): ratio_text(row.ratios[FIRST].interval)
+                for row in compared(data, quantities=[FIRST]).rows
+            }
+            for curve, fit in data.pairs:
+                name, workload = curve.group["optimizer"], _workload(curve)
+                if fit is not None:
+                    at = (fit.perfect_scaling_until, fit.critical_batch_size)
+                    ends = map(interval, (*at, fit.maximal_parallelism_from))
+                    over = ratios[workload] if name == "momentum" else "1"
+                    yield [source, f"{workload}{_mark(curve)}", f"`{name}`", *ends, over]
+
+    regimes = ("perfect scaling until", "critical batch size", "maximal parallelism from")
+    return table(("curves", "workload", "optimizer", *regimes, "over SGD's"), rows())
 
 
 def _apart(easier: Interval, harder: Interval) -> bool:
