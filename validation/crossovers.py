@@ -1,9 +1,10 @@
 """Do the intervals of crossovers cover, and how many are false?
 
 Two knees on the same batch sizes: the same curve twice, one a constant factor above the other, and
-pairs that cross between the tested batch sizes; and pairs of which one rises again at large batch
-sizes. Besides, the exact curves of the noisy quadratic model (``validation.nqm``): an average of
-SGD's iterates is better at small batch sizes and heavy ball at large ones.
+pairs that cross between the tested batch sizes; and pairs of which one turns: it takes more steps
+again at large batch sizes, or more examples at small ones. Besides, the exact curves of the noisy
+quadratic model (``validation.nqm``): an average of SGD's iterates is better at small batch sizes
+and heavy ball at large ones.
 """
 
 from __future__ import annotations
@@ -16,21 +17,15 @@ import numpy as np
 import pandas as pd
 
 from analysis.fit.convex import Array, Points
-from analysis.fit.crossovers import (
-    REPLICATES,
-    SignChanges,
-    bent,
-    convex_changes,
-    knee_changes,
-)
+from analysis.fit.crossovers import Side, SignChanges, sign_changes
 from analysis.fit.knee import Knee, log_steps, theta
 from analysis.fit.locate import locate
 from validation.harness import LEVEL, TOLERANCE, Counts, groups
 from validation.page import share, table
 from validation.quadratic import finely
 
-KINDS = ("identical", "parallel", "crossing", "quadratic", "touching", "rising")
-CROSS = ("crossing", "quadratic", "rising")
+KINDS = ("identical", "parallel", "crossing", "quadratic", "touching", "rising", "penalized")
+CROSS = ("crossing", "quadratic", "rising", "penalized")
 
 _DOUBLINGS = {**dict.fromkeys(KINDS, np.arange(10)), "quadratic": np.arange(3, 17)}
 _FINE = np.linspace(0.0, 1.0, 20_001)
@@ -89,7 +84,9 @@ def draw(kind: str, x: Array, rng: np.random.Generator) -> tuple[Array, Array, f
         if kind in ("identical", "parallel"):
             return first(x), first(x) + shift * (kind == "parallel"), np.nan
         if kind == "rising":
-            first = _rising(first, np.log(2.0) * rng.uniform(5.0, 8.0))
+            first = _turning(first, np.log(2.0) * rng.uniform(5.0, 8.0), 1)
+        if kind == "penalized":
+            first = _turning(first, np.log(2.0) * rng.uniform(1.0, 4.0), -1)
         apart = first(at) - second(at)
         if kind == "touching":
             if np.ptp(apart) > 0.3:
@@ -102,23 +99,21 @@ def draw(kind: str, x: Array, rng: np.random.Generator) -> tuple[Array, Array, f
             return first(x), second(x) + shift, zeros[0]
 
 
-def _rising(falling: Line, beyond: float) -> Line:
-    """The line with steps that grow with the batch size beyond one, twice as many there."""
-    return lambda at: falling(at) + np.log1p(np.exp(at - beyond))
+def _turning(falling: Line, where: float, side: int) -> Line:
+    """The line of steps times 1 + (B / B_where)^side: 1, more steps at large batch sizes; -1, more
+    examples at small ones."""
+    return lambda at: falling(at) + np.log1p(np.exp(side * (at - where)))
 
 
 def compared(made: Measured) -> SignChanges:
     """Two measured curves, as ``analysis.fit.crossovers`` does it."""
     x, both, seed = made
     curves = [Points(x=x, y=steps, variance=np.zeros_like(x)) for steps in both]
-    fits = [locate(each, tolerance=TOLERANCE) for each in curves]
-    if any(map(bent, fits)):
-        return convex_changes(fits[0], fits[1], level=LEVEL)
-    knees = [Knee.of(points) for points in curves]
     first, second = (
-        (knee.params, knee.replicates(REPLICATES, 2 * seed + row)) for row, knee in enumerate(knees)
+        Side(located=locate(each, tolerance=TOLERANCE), knee=Knee.of(each), seed=2 * seed + row)
+        for row, each in enumerate(curves)
     )
-    return knee_changes((np.exp(x[0]), np.exp(x[-1])), first, second, level=LEVEL)
+    return sign_changes(first, second, level=LEVEL)
 
 
 def count(_: Pairs, estimates: Sequence[SignChanges], truths: Sequence[float]) -> Counts:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from analysis.curves.curve import Curve
 from analysis.fit.convex import Array
 from analysis.fit.interval import Interval
-from analysis.fit.knee import log_steps
+from analysis.fit.knee import Knee, log_steps
 from analysis.fit.locate import Located
 from analysis.fit.regimes import Regimes
 from analysis.formatting import interval as text_of
@@ -114,10 +114,9 @@ def crossovers(
     fits = {row: fit for row, fit in enumerate(regimes) if fit is not None}
     pairs = []
     for i, j in combinations(fits, 2):
-        first = max(fits[row].fitted_over[0] for row in (i, j))
-        last = min(fits[row].fitted_over[1] for row in (i, j))
-        if _question(curves[i]) == _question(curves[j]) and first < last:
-            pairs.append((i, j, (first, last)))
+        begins, ends = zip(*(fits[row].fitted_over for row in (i, j)), strict=True)
+        if _question(curves[i]) == _question(curves[j]) and max(begins) < min(ends):
+            pairs.append((i, j))
     if not pairs:
         raise ResultsError(
             "no two fitted curves have the same workload, data set and target, and batch sizes in "
@@ -126,16 +125,12 @@ def crossovers(
         )
 
     @cache
-    def drawn(row: int, seed: int) -> tuple[Array, Array]:
-        knee = fits[row].knee
-        return knee.params, knee.replicates(REPLICATES, seed)
+    def side(row: int, seed: int) -> Side:
+        return Side(located=fits[row].located, knee=fits[row].knee, seed=seed)
 
     answers = []
-    for i, j, over in pairs:
-        if bent(fits[i].located) or bent(fits[j].located):
-            changes = convex_changes(fits[i].located, fits[j].located, level=level)
-        else:
-            changes = knee_changes(over, drawn(i, 0), drawn(j, 1), level=level)
+    for i, j in pairs:
+        changes = sign_changes(side(i, 0), side(j, 1), level=level)
         answers.append((i, j, _named(changes, curves[i].label, curves[j].label, level)))
     return answers
 
@@ -154,17 +149,38 @@ class SignChanges:
     """Log batch sizes of the crossovers, one less than the signs: value, low, high."""
 
 
-def knee_changes(
-    over: tuple[float, float],
-    first: tuple[Array, Array],
-    second: tuple[Array, Array],
-    *,
-    level: float,
-) -> SignChanges:
-    """From the parameters of two knees (4,) and of their replicates (r, 4), over a range of batch
-    sizes."""
-    x = np.linspace(np.log(over[0]), np.log(over[1]), _PLACES)
-    middle, drawn = (log_steps(x, a) - log_steps(x, b) for a, b in zip(first, second, strict=True))
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One of the two curves."""
+
+    located: Located
+    knee: Knee
+    seed: int
+    """Of its replicates, which are independent of the other curve's."""
+
+    @property
+    def turns(self) -> bool:
+        """Whether it turns at one of its ends, as no knee does."""
+        return self.located.rise is not None or self.located.penalty is not None
+
+    @cached_property
+    def replicates(self) -> Array:
+        """Parameters of knees, (r, 4)."""
+        return self.knee.replicates(REPLICATES, self.seed)
+
+
+def sign_changes(first: Side, second: Side, *, level: float) -> SignChanges:
+    """Over the range of batch sizes that both have: by knees, or by the convex curves where one of
+    the two turns."""
+    by = _convex_changes if first.turns or second.turns else _knee_changes
+    both = first.located.points.x, second.located.points.x
+    x = np.linspace(max(each[0] for each in both), min(each[-1] for each in both), _PLACES)
+    return by(x, first, second, level)
+
+
+def _knee_changes(x: Array, first: Side, second: Side, level: float) -> SignChanges:
+    middle = first.knee.log_steps(x) - second.knee.log_steps(x)
+    drawn = log_steps(x, first.replicates) - log_steps(x, second.replicates)
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0)
     half = np.maximum((high - low) / 2, 1e-12)
     away = (drawn - middle) / half
@@ -172,23 +188,14 @@ def knee_changes(
     return _changes(x, middle, (low, high), (middle - below * half, middle + above * half))
 
 
-def bent(located: Located) -> bool:
-    """Whether a curve turns at one of its ends, as no knee does."""
-    return located.rise is not None or located.penalty is not None
-
-
-def convex_changes(first: Located, second: Located, *, level: float) -> SignChanges:
-    """From two convex curves, over the range of batch sizes that both have."""
-    sides = first.points.x, second.points.x
-    begin, end = max(side[0] for side in sides), min(side[-1] for side in sides)
-    tested = np.unique(np.concatenate(sides))
-    tested = tested[(tested >= begin) & (tested <= end)]
+def _convex_changes(x: Array, first: Side, second: Side, level: float) -> SignChanges:
+    tested = np.union1d(first.located.points.x, second.located.points.x)
+    tested = tested[(tested >= x[0]) & (tested <= x[-1])]
     places = np.sort(np.concatenate([tested, (tested[1:] + tested[:-1]) / 2]))
-    x = np.linspace(begin, end, _PLACES)
 
     def band(level: float) -> list[Array]:
-        value, low, high = np.array([first.steps_at(float(at), level) for at in places]).T
-        other, below, above = np.array([second.steps_at(float(at), level) for at in places]).T
+        ends = [[each.located.steps_at(at, level) for at in places] for each in (first, second)]
+        (value, low, high), (other, below, above) = np.array(ends).swapaxes(1, 2)
         middle = value - other
         lower, upper = np.hypot(value - low, above - other), np.hypot(high - value, other - below)
         return [np.interp(x, places, each) for each in (middle, middle - lower, middle + upper)]
