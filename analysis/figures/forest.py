@@ -169,7 +169,7 @@ def _draw_batch_sizes(ax: Axes, rows: Sequence[_Row]) -> None:
                                 color=tint(ink(), 0.5), marker=caret, markersize=3.4)  # fmt: skip
         marks.mark_interval(ax, row.quantity(), height, tested, color=visible(BLUE))
         text = interval(*row.quantity().ends) if row.fit else "too few batch sizes"
-        _annotate(ax, height, "unknown" if text == "open" else text)
+        _annotate(ax, height, text)
     ax.set_xlabel(f"batch size ({units(curve.example_unit for curve in curves)})")
 
 
@@ -187,7 +187,7 @@ def _draw_ratios(ax: Axes, rows: Sequence[_Row], name: str) -> None:
     ax.axvline(1, color=faint(), linewidth=0.8, linestyle=DASHES, zorder=1)
     for height, ratio in ratios:
         marks.mark_interval(ax, ratio, height, span, color=visible(BLUE))
-        _annotate(ax, height, ratio_text(ratio).replace("open", "unknown"))
+        _annotate(ax, height, ratio_text(ratio))
     for height, row in enumerate(rows[::-1]):
         if row.is_baseline:
             ax.plot([1], [height], linestyle="none", marker="o", zorder=5, color=visible(BLUE),

@@ -79,7 +79,7 @@ class Comparison:
         """The comparison as text: "the critical batch size of momentum is 3.1 [2.4, 4.0] times that
         of sgd; at the plateau momentum takes 2.0 [1.7, 2.3] times fewer steps"."""
         if not self.measured_alike:
-            return f"{self.label} is not compared: the baseline was measured otherwise"
+            return f"no comparison of {self.label}: the baseline was measured otherwise"
         if self.baseline is None:
             return f"the baseline of {self.label} is not clear"
         critical, plateau = self.ratios["critical_batch_size"], self.ratios["min_steps"]

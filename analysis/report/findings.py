@@ -69,11 +69,7 @@ def findings(view: View, styles: Sequence[int]) -> list[dict[str, Any]]:
 
 def compared(comparisons: Sequence[Comparison | None]) -> list[str]:
     """The sentences of the comparisons that have a baseline."""
-    return [
-        f"{item.sentence}."
-        for item in comparisons
-        if item is not None and item.baseline is not None
-    ]
+    return [f"{item.sentence}." for item in comparisons if item and item.baseline is not None]
 
 
 def penalties(view: View) -> list[str]:
@@ -139,13 +135,9 @@ def _parts(curve: Curve, fit: Regimes | None) -> list[dict[str, str]]:
 def _part(name: str, quantity: Interval, unit: str) -> dict[str, str]:
     text = interval(*quantity.ends)
     if text == "open":
-        return {"name": _ENDS[name], "text": "unknown", "unit": "", "is": "open"}
-    return {
-        "name": name,
-        "text": text,
-        "unit": unit,
-        "is": "reached" if quantity.reached else "bounded",
-    }
+        return {"name": _ENDS[name], "text": text, "unit": "", "is": "open"}
+    state = "reached" if quantity.reached else "bounded"
+    return {"name": name, "text": text, "unit": unit, "is": state}
 
 
 def _rests(curve: Curve, fit: Regimes | None) -> str:

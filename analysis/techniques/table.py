@@ -78,7 +78,7 @@ class Row:
         if not self.active.tested:
             return f"{self.name} is not tested against {self.baseline}: {self.active.note}"
         if not any(ratio.interval.reached or ratio.p is not None for ratio in self.ratios.values()):
-            return f"nothing is known of {self.name} against {self.baseline}"
+            return f"{self.name} against {self.baseline}: nothing is known"
         names = {**RATIOS, "critical_batch_size": OF_RANGE[0]} if self.of_range else RATIOS
         clear = [
             f"{names[name]} {ratio_text(ratio.interval)} (p {p_text(ratio.corrected)})"

@@ -40,7 +40,7 @@ def techniques(table: Table, format: Format) -> str:
         "",
         rendered.rstrip("\n"),
         "",
-        *dict.fromkeys(f"{capitalized(row.sentence)}." for row in table.rows),
+        *dict.fromkeys(f"{row.sentence}." for row in table.rows),
         *notes((row.name, row.notes) for row in table.rows),
     ]
     return "\n".join(lines) + "\n"

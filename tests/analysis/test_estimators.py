@@ -228,7 +228,7 @@ def test_curves_of_unequal_estimators_are_not_compared(search: Make) -> None:
     assert comparison is not None
     assert comparison.ratios["critical_batch_size"] == Interval()
     assert "adam is not compared with sgd" in comparison.notes[0]
-    assert comparison.sentence == "adam is not compared: the baseline was measured otherwise"
+    assert comparison.sentence == "no comparison of adam: the baseline was measured otherwise"
     with pytest.raises(ResultsError, match="no two fitted curves"):
         crossovers(made, fits)
     alike = curves(both, estimator="minimum")

@@ -234,7 +234,7 @@ def test_nothing_differs_where_the_corrected_interval_holds_1() -> None:
     assert "fewest examples" in further.sentence
     assert "least steps" not in further.sentence
     # What cannot be fitted stays in, and counts.
-    assert row.sentence == "nothing is known of clip 1 against sgd"
+    assert row.sentence == "clip 1 against sgd: nothing is known"
     assert all(ratio.p is None for ratio in row.ratios.values())
     assert codes(row.notes)[:2] == ["too_few_sizes", "censored"]
 

@@ -31,7 +31,7 @@ def test_what_is_printed() -> None:
     assert columns.split()[:4] == ["technique", "baseline", "active", "critical"]
     assert clip.startswith("clip 1")
     assert adam.startswith("adam")
-    assert "Clip 1 over sgd: ratio of the fewest examples to the fewest steps 3.6 [" in text
+    assert "clip 1 over sgd: ratio of the fewest examples to the fewest steps 3.6 [" in text
     assert "Holm" in techniques(replace(answer, correction=named("holm")), "markdown")
     assert techniques(answer, "latex").startswith("% ratios to the baseline")
     for format in ("csv", "json"):
