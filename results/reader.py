@@ -35,6 +35,9 @@ def open(source: str | Path | Location) -> Results:
     """
     if isinstance(source, Location):
         return Results(source.root, Folder(source))
+    if not isinstance(source, str | Path):
+        why = f"a {type(source).__name__} is no source: that is a folder, an address or a file"
+        raise ResultsError(why, hint="write a frame to a file first: frame.to_csv('curves.csv')")
     text = str(source)
     if text in PACKAGED:
         if not any((PACKAGED[text] / "trials").glob("*/*.parquet")):

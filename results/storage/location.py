@@ -26,9 +26,7 @@ from results.storage.masking import is_address, masked, well_formed
 from results.storage.objects import File, ObjectStore
 from results.storage.whole_file import make_folder
 
-PACKAGED: dict[str, Path] = {
-    name: Path(__file__).parent.parent / name for name in ("published", "own")
-}
+PACKAGED = {name: Path(__file__).parent.parent / name for name in ("published", "own")}
 """Packaged data by the name that can be given as a SOURCE."""
 
 from_uri = fs.FileSystem.from_uri
@@ -297,9 +295,7 @@ class Location:
 def _folder(path: str) -> str:
     """The path of a local folder, whole."""
     if not path.strip():
-        raise ResultsError(
-            "no results folder is named", hint="a folder such as results/runs, or a URI"
-        )
+        raise ResultsError("no results folder is named", hint="such as results/runs, or a URI")
     if is_address(path) and not os.path.exists(path):
         raise ResultsError(
             f"there is no folder {masked(path)}, and a URI needs two slashes",

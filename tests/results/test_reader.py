@@ -238,6 +238,8 @@ def test_other_missing_folders_are_not_taken_for_it(
 def test_an_address_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match="cannot open nowhere://x"):
         results.open("nowhere://x")
+    with pytest.raises(ResultsError, match=r"^a DataFrame is no source: "):
+        results.open(pd.DataFrame({"batch_size": [1], "steps": [9]}))  # type: ignore[arg-type]
     opened = Store(tmp_path / "runs")
     assert len(results.open((tmp_path / "runs").as_uri()).trials) == 0
     assert opened.root == str(tmp_path / "runs")
