@@ -50,6 +50,10 @@ def understood(
     runs = "run" in said or any(names.candidates(table, names.AXES["run"], config=False))
     if named and named not in said.values() and not runs:
         table = table.renamed({"run": named})
+        cells = table.columns["run"]
+        if len({*cells}) < len(cells):
+            each = [f"{cell} ({row})" for row, cell in enumerate(cells, 1)]
+            table = table.with_columns({"run": each})
     table = widened(unfolded(table))
     refuse_per_device(table, said.get("batch_size", ""))
     table = widened(mapped(table, said))

@@ -98,12 +98,8 @@ def _refuse_overflow(file: TableFile, rows: pd.DataFrame, name: str) -> None:
 
 
 def _points(file: TableFile, rows: pd.DataFrame) -> Memory:
-    made = trials(
-        file,
-        rows.drop(columns=["steps", "budget_steps"]),
-        _names(file),
-        _others(file, rows, but={"run_state"}),
-    )
+    settings = rows.drop(columns=["steps", "budget_steps"])
+    made = trials(file, settings, _names(file), _others(file, rows, but={"run_state"}))
     for trial, steps, budget in zip(made, rows["steps"], rows["budget_steps"], strict=True):
         trial["stop_reason"] = "target" if math.isfinite(steps) else "budget"
         ran = math.ceil(steps) if math.isfinite(steps) else budget
@@ -143,9 +139,8 @@ def _final_losses(file: TableFile, rows: pd.DataFrame, budget: str) -> Memory:
             if pd.isna(tokens) or tokens < 1:
                 raise file.fail(at, "tokens_per_example must be a whole number of at least 1")
         given = [total / tokens for total, tokens in zip(given, each, strict=True)]
-    skip = {*rows, "target", "examples", "tokens", "run_state"}
-    others = [name for name in file.columns if name not in skip]
-    metrics = [name for name in others if is_metric(name)]
+    but = {"examples", "tokens", "run_state"}
+    metrics = [name for name in _others(file, rows, but=but) if is_metric(name)]
     if not metrics:
         raise ResultsError(
             f"{file.path} has no metric besides {budget}",
@@ -155,8 +150,7 @@ def _final_losses(file: TableFile, rows: pd.DataFrame, budget: str) -> Memory:
     for name in metrics:
         cells = [None if _missed(cell) else cell for cell in file.columns[name]]
         values[name] = replace(file, columns={name: cells}).numbers(name, empty=True)
-    others = _others(file, rows, but={*metrics, "examples", "tokens", "run_state"})
-    made = trials(file, rows, _names(file), others)
+    made = trials(file, rows, _names(file), _others(file, rows, but={*metrics, *but}))
     points = []
     for at, trial in enumerate(made):
         examples, size = float(given[at] or 0.0), trial["batch_size"]

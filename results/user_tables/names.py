@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+import pandas as pd
+
+from results.user_tables.runs import repeats
 from results.user_tables.table_file import TableFile, number
 
 AXES = {
@@ -163,10 +166,15 @@ def candidates(table: TableFile, aliases: Sequence[str], *, config: bool) -> Ite
 
 def of_wandb_runs(table: TableFile) -> str | None:
     """The column that names the run of each row, in a table of runs of W&B, whose ``_step`` is the
-    last call of each; ``None`` if the table is none."""
+    last call of each; ``None`` if the table is none. Where runs share a name, their states and
+    steps that do not go on show that each row is one."""
     for name in candidates(table, ("name", "display_name", "id"), config=False):
         cells = table.columns[name]
-        if table.has("_step") and None not in cells and 1 < len(cells) == len({*cells}):
+        if not table.has("_step") or None in cells or len(cells) < 2:
+            continue
+        steps = pd.Series(map(number, table.columns["_step"]), dtype=float)
+        states = any(candidates(table, ("state",), config=False))
+        if len({*cells}) == len(cells) or (states and repeats(steps, pd.Series(cells))):
             return name
     return None
 

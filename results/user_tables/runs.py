@@ -37,7 +37,7 @@ def run_numbers(rows: pd.DataFrame, texts: Sequence[str], numbers: Sequence[str]
         parts = (each[known] for each in (rows["step"], run, finer))
         if finer.nunique() == run.nunique() or not _overlap(*parts):
             continue
-        if name in texts or _repeats(rows["step"], run) > _repeats(rows["step"], finer):
+        if name in texts or repeats(rows["step"], run) > repeats(rows["step"], finer):
             run = finer
     return run
 
@@ -63,7 +63,7 @@ def _overlap(step: pd.Series, run: pd.Series, finer: pd.Series) -> bool:
     return bool((~after & parts["run"].duplicated()).any())
 
 
-def _repeats(step: pd.Series, run: pd.Series) -> int:
+def repeats(step: pd.Series, run: pd.Series) -> int:
     """How often a step of a run occurs again or goes back."""
     before = step.groupby(run).cummax().groupby(run).shift()
     return int((step <= before).sum())

@@ -89,19 +89,13 @@ def whole_curves(file: TableFile, rows: pd.DataFrame) -> Memory:
         _names(first),
         [name for name in others if name not in varies and name not in metrics],
     )
-    notes = (
-        [_LOST.format(count(lost, "row", "were"))]
-        if (lost := len(file.places) - len(counted))
-        else []
-    )
+    lost = len(file.places) - len(counted)
+    notes = [_LOST.format(count(lost, "row", "were"))] if lost else []
     notes += _over_epochs(rows, run, sorted(measured))
     points = []
     for trial, (_, part) in zip(made, runs, strict=True):
-        trial["notes"] = [
-            *(trial["notes"] or ()),
-            *notes,
-            *([_RAMP] if trial.get("batch_sizes") else ()),
-        ] or None
+        ramp = [_RAMP] if trial.get("batch_sizes") else []
+        trial["notes"] = [*(trial["notes"] or ()), *notes, *ramp] or None
         ended = all(_ended([cells[name][at] for at in part.index]) for name in metrics)
         phases, last = phases_of(trial), int(part["step"].max())
         examples = int(phases.examples(last))
@@ -166,11 +160,8 @@ def _counted(
     places, steps = part.index.tolist(), part["step"].astype(int).tolist()
     if part["step"].is_unique and not file.logged:
         return places
-    name = (
-        str(part["run"].iloc[0])
-        if "run" in part
-        else f"of batch size {int(part['batch_size'].iloc[0])}"
-    )
+    first = part.iloc[0]
+    name = str(first["run"]) if "run" in part else f"of batch size {first['batch_size']:.0f}"
     measured: list[Collection[str]] = [
         [metric for metric, column in cells.items() if column[at] is not None] for at in places
     ]

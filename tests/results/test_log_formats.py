@@ -196,16 +196,16 @@ def test_a_table_of_runs_of_wandb(tmp_path: Path) -> None:
     assert set(results.open(path).trials["role"]) == {"final"}
 
 
-@pytest.mark.parametrize("metric", [True, False])
-def test_a_table_of_runs_of_wandb_by_their_names(tmp_path: Path, metric: bool) -> None:
+@pytest.mark.parametrize(("metric", "name"), [(1, "{}-{}"), (0, "{}-{}"), (1, "{}"), (1, "mine")])
+def test_a_table_of_runs_of_wandb_by_their_names(tmp_path: Path, metric: int, name: str) -> None:
     """Two learning rates of a batch size are two runs, and no evaluations of one."""
     path = tmp_path / "runs.csv"
     rows = [
-        (f"sweep-{size}-{rate}", "finished", "me", size, rate, 0, round(4000 / size / rate), 0.9)
+        (name.format(size, rate), "finished", size, rate, 0, round(4000 / size / rate), 0.9)
         for size in SOME
         for rate in (0.1, 0.2)
     ]
-    names = ["Name", "State", "User", "batch_size", "lr", "seed", "_step", "val/loss"]
+    names = ["Name", "State", "batch_size", "lr", "seed", "_step", "val/loss"]
     frame = pd.DataFrame(rows, columns=names)
     (frame if metric else frame.drop(columns="val/loss")).to_csv(path, index=False)
     with pytest.raises(ResultsError, match="_step of a table of runs is the last call") as raised:
@@ -215,7 +215,7 @@ def test_a_table_of_runs_of_wandb_by_their_names(tmp_path: Path, metric: bool) -
     trials = results.open(tmp_path / "runs").trials
     found = trials[["batch_size", "learning_rate", "steps_to_target"]]
     assert sorted(map(tuple, found.astype(float).to_numpy())) == [
-        (size, rate, steps) for _, _, _, size, rate, _, steps, _ in rows
+        (size, rate, steps) for _, _, size, rate, _, steps, _ in rows
     ]
 
 
