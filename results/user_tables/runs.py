@@ -100,7 +100,7 @@ def set_apart_ramps(rows: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 
 def _changes(part: pd.DataFrame) -> bool:
     """Whether the batch size changes in the course of one run: its steps go on where it does."""
-    ends = part.groupby("batch_size")["step"].agg(["min", "max"]).sort_values("min")
+    ends = part.groupby("batch_size", sort=False)["step"].agg(["min", "max"])
     if len(ends) < 2:
         return False
     apart = (ends["min"].to_numpy()[1:] > ends["max"].to_numpy()[:-1]).all()

@@ -187,9 +187,7 @@ def test_a_chart_of_wandb(tmp_path: Path) -> None:
 def test_a_table_of_runs_of_wandb(tmp_path: Path) -> None:
     """How often each has called W&B is no step of an evaluation."""
     path = tmp_path / "runs.csv"
-    path.write_text(
-        "run_id,State,batch_size,_step,val/loss\na,finished,8,90,2\nb,finished,16,80,1\n"
-    )
+    path.write_text("run_id,State,batch_size,_step,val/loss\na,done,8,90,2\nb,done,16,80,1\n")
     with pytest.raises(ResultsError, match="has no column 'steps'"):
         results.open(path)
     path.write_text(path.read_text().replace("_step", "tokens"))

@@ -197,6 +197,8 @@ def test_a_batch_size_that_grows_within_a_run_makes_no_partial_runs(tmp_path: Pa
     assert "changes between two evaluations" in str(results.open(path).studies["notes"].max())
     numbered = curves(run=0)  # the same number in runs of all batch sizes
     assert reached(written(tmp_path, numbered)) == TRUE
+    last = numbered.groupby("batch_size", as_index=False).last()  # their steps go back
+    assert len(results.open(written(tmp_path, last)).trials) == len(TRUE)
 
 
 @pytest.mark.parametrize("name", ["key", "metric", "tag"])
