@@ -168,8 +168,7 @@ def _draw_batch_sizes(ax: Axes, rows: Sequence[_Row]) -> None:
             marks.mark_interval(ax, row.quantity(name), height + up, tested, linewidth=0.7,
                                 color=tint(ink(), 0.5), marker=caret, markersize=3.4)  # fmt: skip
         marks.mark_interval(ax, row.quantity(), height, tested, color=visible(BLUE))
-        text = interval(*row.quantity().ends) if row.fit else "too few batch sizes"
-        _annotate(ax, height, text)
+        _annotate(ax, height, interval(*row.quantity().ends) if row.fit else "too few batch sizes")
     ax.set_xlabel(f"batch size ({units(curve.example_unit for curve in curves)})")
 
 

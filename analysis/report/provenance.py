@@ -37,9 +37,10 @@ def program() -> str:
 
 
 def experiments(data: FigureData) -> list[dict[str, str]]:
-    """Each experiment file once, as it was resolved."""
-    studies = data.studies
-    files = studies.loc[studies["experiment_yaml"].notna(), ["experiment", "experiment_yaml"]]
+    """Each experiment file once, as it was resolved; under a condition, those of its trials."""
+    files = data.studies[["experiment", "experiment_yaml"]].dropna(subset="experiment_yaml")
+    if data.query.where is not None:
+        files = files[files["experiment"].isin(data.trials["experiment"])]
     return [
         {"name": str(name), "yaml": masked(str(text))}
         for name, text in files.drop_duplicates().itertuples(index=False)

@@ -117,10 +117,8 @@ def test_what_was_asked_for_comes_first(material: FigureData) -> None:
     query = replace(material.query, target=reported.EASIER, where="optimizer = 'sgd'")
     (panel,) = payload(FigureData(query))["panels"]
     assert panel["views"][0]["target"] == reported.EASIER
-    assert {goal["target"] for goal in panel["goals"] if goal["view"]} == {
-        reported.EASIER,
-        reported.TARGET,
-    }
+    shown = {goal["target"] for goal in panel["goals"] if goal["view"]}
+    assert shown == {reported.EASIER, reported.TARGET}
 
 
 def test_the_baseline_is_the_one_asked_for_else_sgd(material: FigureData) -> None:
@@ -149,6 +147,7 @@ def test_the_experiments_of_its_trials_are_cited(experiment: str, torch: str) ->
     """All experiments of one folder may have one source: the last one stood for all of them."""
     where = f"experiment = '{experiment}'"
     data = FigureData(Query(sources=[results.open("own")], where=where))
+    assert {each["name"] for each in provenance.experiments(data)} == {experiment}
     (cited,) = provenance.sources(data)
     assert cited["citation"].endswith(f"experiment {experiment}")
     assert f'"torch":"{torch}"' in cited["notes"]
