@@ -24,9 +24,8 @@ def with_batch_size(table: TableFile) -> TableFile:
         for aliases in (names.GLOBAL, names.PLAIN, names.PER_DEVICE)
     )
     if not of_all and "train_micro_batch_size_per_gpu" in map(_last, per_device):
-        of_all = [
-            each for each in plain if _last(each) == "train_batch_size"
-        ]  # as DeepSpeed has it
+        # As DeepSpeed has it.
+        of_all = [each for each in plain if _last(each) == "train_batch_size"]
     if per_device and not of_all:
         # What is called train_batch_size beside it is that of one process.
         plain = [each for each in plain if names.differ(table, each, per_device[0])]
@@ -78,11 +77,10 @@ def _multiples(table: TableFile) -> list[str]:
         *names.candidates(table, names.DEVICES, config=True),
     ]
     # Where a table is one of ours, world_size is what batch_size is divided by.
-    neutral = {None, 1.0}
     return [
         name
         for name in columns
-        if name != "world_size" and not {*map(number, table.columns[name])} <= neutral
+        if name != "world_size" and not {*map(number, table.columns[name])} <= {None, 1.0}
     ]
 
 

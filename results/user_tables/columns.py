@@ -184,6 +184,8 @@ def _with_steps(table: TableFile) -> TableFile:
     if table.has("steps"):
         if _several(table):
             return table.renamed({"step": "steps"})
+        if {"examples", "tokens"} & {*table.means} and "steps" not in table.means:
+            return table.with_columns({}, drop=("steps",))  # budgets, as the user says
         _refuse_unclear_steps(table)
         return table
     axis = next((name for name in ("tokens", "examples") if table.has(name)), None)
@@ -271,7 +273,7 @@ def _refuse_changing(
 
 
 def _refuse_unclear_steps(table: TableFile) -> None:
-    """Refuse steps that grow at each batch size beside a metric: those of evaluations?"""
+    """Refuse steps beside a metric that grow, as those of evaluations, or are equal, as budgets."""
     metrics = [n for n in table.columns if names.is_metric(n) and table.numeric(n)]
     if not metrics or table.has("target") or "steps" in table.means:
         return
@@ -283,6 +285,12 @@ def _refuse_unclear_steps(table: TableFile) -> None:
             f"{table.path}: steps may be steps to a target, or those of the evaluations of "
             f"{metrics[0]}",
             hint="say which: batchscale import PATH --map steps=steps, or --map step=steps",
+        )
+    if len(table.places) > len(steps) == len({(b, s) for b, each in steps.items() for s in each}):
+        raise ResultsError(
+            f"{table.path}: steps may be steps to a target, or budgets that end with {metrics[0]}",
+            hint="say which: batchscale import PATH --map steps=steps, or --map "
+            "examples=steps*batch_size",
         )
 
 

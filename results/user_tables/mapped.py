@@ -23,9 +23,7 @@ def mapped(table: TableFile, given: Mapping[str, str]) -> TableFile:
         ResultsError: there is no such column, one is given two names, or two have one name.
     """
     columns = {ours: name for ours, text in given.items() if (name := _column(table, text))}
-    made = {
-        ours: computed(table, ours, text) for ours, text in given.items() if ours not in columns
-    }
+    made = {new: computed(table, new, text) for new, text in given.items() if new not in columns}
     for ours in made:
         parts = re.split(r"\s*[+*]\s*", given[ours].strip())
         if table.has(ours) and ours not in (*columns.values(), *parts):

@@ -12,13 +12,14 @@ import pandas as pd
 from results.schema import GROUP_COLUMNS, METAPARAMETERS, json_text, table
 from results.storage.source import Memory
 from results.targets.target import lower_is_better
+from results.user_tables.names import is_metric, plain
 from results.user_tables.table_file import TableFile, number
 
 TABLE = "table"
 """The search whose trials are the rows of a user's table."""
 _NOT_A_SETTING = (
-    "{0} differs in every run and is taken for a measurement; if it is a setting to minimize over, "
-    "call it learning_rate, or as another column of trials is called"
+    "{0} is taken for a measurement; if it is a setting to minimize over, call it learning_rate, "
+    "or as another column of trials is called"
 )
 _IDENTITY = re.compile(r"seed|fold|repeat|replica|trial|index|(^|_)id$")
 """Names of numbers that tell runs apart, and are no settings."""
@@ -48,7 +49,8 @@ def described(runs: pd.DataFrame, others: Mapping[str, Sequence[Any]]) -> list[d
         )
         values = pd.Series(cells if is_text else numbers, index=runs.index)
         several = values.nunique() > 1
-        if several and (_is_identity(values) or _IDENTITY.search(name.lower())):
+        measured = is_metric(plain(name).rpartition("_")[2])  # best_val_loss, and not loss_scale
+        if several and (measured or _is_identity(values) or _IDENTITY.search(name.lower())):
             unique += [name] if not is_text and (values % 1 != 0).any() else []
         elif is_text or not several:
             fields[name] = _plain(values)

@@ -105,20 +105,14 @@ def whole_curves(file: TableFile, rows: pd.DataFrame) -> Memory:
         evaluations = part.groupby("step")[metrics].last().reset_index()
         if trial.get("target_metric") in evaluations:
             trial |= _reached(trial, evaluations)
+        keys = {key: trial[key] for key in ("experiment", "study", "trial", "run")}
         for step, *values in evaluations.to_numpy(float).tolist():
             pairs = zip(metrics, values, strict=True)
             evaluated = {name: value for name, value in pairs if not math.isnan(value)}
-            if not evaluated:
-                continue
-            points.append(
-                {
-                    **{key: trial[key] for key in ("experiment", "study", "trial", "run")},
-                    "step": int(step),
-                    "examples": int(phases.examples(step)),
-                    "train_seconds": evaluated.pop("train_seconds", None),
-                    "metrics": evaluated,
-                }
-            )
+            if evaluated:
+                place = {"step": int(step), "examples": int(phases.examples(step))}
+                seconds = evaluated.pop("train_seconds", None)
+                points.append({**keys, **place, "train_seconds": seconds, "metrics": evaluated})
     return memory(made, points)
 
 

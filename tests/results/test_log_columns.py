@@ -106,11 +106,18 @@ def test_steps_of_evaluations_are_not_taken_for_steps_to_a_target(tmp_path: Path
     assert reached(runs) == TRUE
 
 
+def test_equal_steps_beside_a_metric_may_be_budgets(tmp_path: Path) -> None:
+    text = "batch_size,lr,steps,best_loss\n8,1,90,2\n8,2,90,3\n16,1,50,3\n16,2,50,4\n"
+    with pytest.raises(ResultsError, match="a target, or budgets that end with best_loss"):
+        results.open(path := file(tmp_path, text))
+    assert column(path, "examples", examples="steps*batch_size") == [720, 720, 800, 800]
+    trials = results.open(file(tmp_path, text.replace("8,1,90", "8,1,80"))).trials
+    assert set(trials["metaparameters"]) == {'{"learning_rate":1.0}', '{"learning_rate":2.0}'}
+
+
 def test_a_table_of_runs_of_mlflow(tmp_path: Path) -> None:
-    text = (
-        "run_id,status,params.batch_size,params.lr,metrics.steps_to_target\na,FINISHED,8,0.1,90\n"
-    )
-    trials = results.open(file(tmp_path, text + "b,FAILED,8,0.2,\n")).trials
+    text = "run_id,status,params.batch_size,params.lr,metrics.steps_to_target\na,FINISHED,"
+    trials = results.open(file(tmp_path, text + "8,0.1,90\nb,FAILED,8,0.2,\n")).trials
     assert trials["steps_to_target"].fillna(0).tolist() == [90, 0]
     assert trials["learning_rate"].tolist() == [0.1, 0.2]
 

@@ -59,15 +59,12 @@ TRUE = {size: float(steps(size)) for size in SIZES}
 def grid(name: str) -> pd.DataFrame:
     """The best learning rate grows with the batch size; the others take longer."""
     rates = [0.003, 0.01, 0.03, 0.1, 0.3]
-    return pd.DataFrame(
-        {
-            "batch_size": size,
-            name: rate,
-            "steps": steps(size) * (1 + abs(at - size.bit_length() % 5)),
-        }
+    rows = [
+        (size, rate, steps(size) * (1 + abs(at - size.bit_length() % 5)))
         for size in SIZES
         for at, rate in enumerate(rates)
-    )
+    ]
+    return pd.DataFrame(rows, columns=["batch_size", name, "steps"])
 
 
 @pytest.mark.parametrize("name", ["learning_rate", "lr", "peak"])
@@ -95,12 +92,7 @@ def test_repeated_settings_are_searches_of_their_own(tmp_path: Path) -> None:
 
 def test_repeats_without_settings_stay_repeats(tmp_path: Path) -> None:
     frame = pd.DataFrame(
-        {
-            "batch_size": size,
-            "random_seed": seed,
-            "seconds": size + 0.1 * seed,
-            "steps": steps(size),
-        }
+        {"batch_size": size, "rng_seed": seed, "seconds": size + 0.1 * seed, "steps": steps(size)}
         for size in SIZES
         for seed in range(3)
     )
@@ -112,7 +104,7 @@ def test_repeats_without_settings_stay_repeats(tmp_path: Path) -> None:
 def test_a_number_that_differs_in_every_run_is_said_to_be_none(tmp_path: Path) -> None:
     frame = grid("lr").assign(peak=lambda f: 0.01 + 0.001 * f.index)
     curve, *_ = bs.regimes(written(tmp_path, frame))
-    assert any(note.startswith("peak differs in every run") for note in curve["notes"])
+    assert any(note.startswith("peak is taken for") for note in curve["notes"])
 
 
 @pytest.mark.parametrize("cell", ["inf", "DNF", "Infinity", "", "nan", "FAIL", "PRUNED", "> 9000"])
