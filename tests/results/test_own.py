@@ -33,7 +33,7 @@ LIBRARY = [
     "lm-tiny",
 ]
 """Packaged experiments, besides the demo, whose files are in the library."""
-ASKED = ["cnn-fashion", "resnet8-narrow"]
+ASKED = ["resnet8-narrow"]
 """Experiments of docs/findings/questions.md that are not trained yet."""
 BEGUN = "cifar10-resnet8-momentum"
 """One of them whose largest batch sizes are not trained yet."""
