@@ -44,28 +44,27 @@ def read(text: str) -> pd.DataFrame:
     return pd.read_csv(StringIO(text), dtype=str, keep_default_na=False)
 
 
-def compare(name: str, computed: pd.DataFrame, committed: pd.DataFrame) -> None:
+def compare(
+    name: str, computed: pd.DataFrame, committed: pd.DataFrame, *, within: float = RELATIVE
+) -> None:
     """Fail with the first column that differs, and the first rows in which it does."""
     assert list(computed.columns) == list(committed.columns), f"{name}: other columns"
-    assert len(computed) == len(committed), (
-        f"{name}: {len(computed)} rows, {len(committed)} committed"
-    )
+    assert len(computed) == len(committed), f"{name}: {len(computed)} rows, not {len(committed)}"
     for column in committed.columns:
+        cells = enumerate(zip(computed[column], committed[column], strict=True))
         unlike = [
             f"row {row}: {value!r}, committed {other!r}"
-            for row, (value, other) in enumerate(
-                zip(computed[column], committed[column], strict=True)
-            )
-            if not _same(value, other)
+            for row, (value, other) in cells
+            if not _same(value, other, within)
         ]
         assert not unlike, f"{name}, column {column}: " + "; ".join(unlike[:3])
 
 
-def _same(value: str, other: str) -> bool:
+def _same(value: str, other: str, within: float) -> bool:
     if value == other:
         return True
     try:
         numbers = float(value), float(other)
     except ValueError:
         return False
-    return max(map(abs, numbers)) < ROUNDING or bool(np.isclose(*numbers, rtol=RELATIVE, atol=0))
+    return max(map(abs, numbers)) < ROUNDING or bool(np.isclose(*numbers, rtol=within, atol=0))

@@ -97,15 +97,15 @@ def interface() -> dict[str, Any]:
     }
 
 
-def values(frame: pd.DataFrame) -> pd.DataFrame:
-    """A row a value, JSON in a cell taken apart. Without a knee's bend and where the slope passes
-    -1/2: these may lie anywhere on a flat stretch, and do on another processor."""
+def values(frame: pd.DataFrame, *, flat: bool = False) -> pd.DataFrame:
+    """A row a value, JSON in a cell taken apart. ``flat``: those alone that may lie anywhere on a
+    flat stretch, and do on another processor, a knee's bend and where the slope passes -1/2."""
     rows = []
     for number, row in enumerate(frame.to_dict("records")):
         for column, text in row.items():
             parts = ((f"{column}{at}", value) for at, value in _parts(text))
-            flat = ("best.k", "slope_half")
-            rows += [(f"row {number}, {name}", each) for name, each in parts if name not in flat]
+            wanted = (each for each in parts if (each[0] in ("best.k", "slope_half")) == flat)
+            rows += [(f"row {number}, {name}", each) for name, each in wanted]
     return pd.DataFrame(rows, columns=["of", "value"])
 
 

@@ -38,6 +38,8 @@ def test_packaged_data_say_what_they_said(name: str) -> None:
     computed = frozen.answer(name)
     assert list(computed.columns) == list(committed.columns)
     compare(name, frozen.values(computed), frozen.values(committed))
+    flat = [frozen.values(each, flat=True) for each in (computed, committed)]
+    compare(name, *flat, within=0.1)
 
 
 def test_names_that_users_write_and_columns_that_they_read() -> None:

@@ -58,11 +58,10 @@ TRUE = {size: float(steps(size)) for size in SIZES}
 
 def grid(name: str) -> pd.DataFrame:
     """The best learning rate grows with the batch size; the others take longer."""
-    rates = [0.003, 0.01, 0.03, 0.1, 0.3]
     rows = [
         (size, rate, steps(size) * (1 + abs(at - size.bit_length() % 5)))
         for size in SIZES
-        for at, rate in enumerate(rates)
+        for at, rate in enumerate([0.003, 0.01, 0.03, 0.1, 0.3])
     ]
     return pd.DataFrame(rows, columns=["batch_size", name, "steps"])
 
