@@ -142,7 +142,7 @@ def check(
     **fields: Any,
 ) -> list[Finding]:
     """Check that a workload keeps its contract (`experiments.training.check`), or the program of an
-    experiment file, in a minute (`experiments.programs.check`).
+    experiment file, in three short runs (`experiments.programs.check`).
 
     Args:
         workload: the workload; or the path of an experiment file, which has all that is to be said.

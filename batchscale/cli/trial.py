@@ -161,7 +161,7 @@ def check(
     """Check that a workload keeps its contract, or a program.
 
     Equal micro-batches, invariant evaluation, seeded weights; whether it can be stacked; speed. Of
-    a program: its reports, its end, its seed and its batch size, in a minute.
+    a program: its reports, its end, its seed and its batch size, in three short runs.
     """
     from batchscale import api
 

@@ -1,4 +1,4 @@
-"""Checks that a program keeps the contract of a sweep, in about a minute: three short runs."""
+"""Checks that a program keeps the contract of a sweep: three short runs, of a minute together."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from results.counts import count
 
 _MEASUREMENTS = 5
 _POLL_SECONDS = 0.1
+PATIENCE_SECONDS = 300.0
+"""Until two reports and a measurement, of each run: a slow start or a long epoch is no fault."""
 SEEN = ("examples", "samples", "tokens")
 """How a name ends of what a program has read so far, by which its batch size is seen."""
 
@@ -57,8 +59,8 @@ def check(
 
     Args:
         studies: of one experiment, by batch size.
-        seconds: for all runs together, besides those that they take to end.
-        observer: called with a few words for each run that begins.
+        seconds: for all runs together, from their first measurement until they are to end.
+        observer: called with a few words for each run that begins, and while one measures nothing.
     """
     study = studies[0]
     (trial,) = study.draw(0, 1)
@@ -67,32 +69,39 @@ def check(
     other = next((each for each in others if each.batch_size != study.batch_size), None)
     size = f"batch size {study.batch_size}"
     observer(size)
-    first = _run(study, trial, seconds / 2)
+    first = _run(study, trial, seconds / 2, observer)
     findings = _of_reports(first, study)
     if not all(finding.passed for finding in findings):
         return findings
     metric, left = study.targets[-1].metric, seconds / 4
     observer(f"{size}, with the same seed")
-    again = _run(study, trial, left)
+    again = _run(study, trial, left, observer)
     findings += [_of_term(first), *_of_end(again, study, " with the same seed")]
     findings.append(_of_seed(first.values(metric), again.values(metric)))
     if other is not None:
         observer(f"batch size {other.batch_size}")
-        of_other = _run(other, trial, left)
+        of_other = _run(other, trial, left, observer)
         findings += _of_end(of_other, other, f" at batch size {other.batch_size}")
         findings.append(_of_size(metric, study, first, other, of_other))
     return findings
 
 
-def _run(study: Study, trial: Trial, seconds: float) -> _Run:
-    metric, reports, until = study.targets[-1].metric, list[Report](), time.monotonic() + seconds
+def _run(study: Study, trial: Trial, seconds: float, observer: Callable[[str], None]) -> _Run:
+    metric, reports, measured = study.targets[-1].metric, list[Report](), 0
+    until, waits, said = time.monotonic() + PATIENCE_SECONDS, True, False
     with (
         tempfile.TemporaryDirectory(prefix="batchscale-check-") as folder,
         closing(start(study, trial, Path(folder))) as process,
     ):
         while process.ended is None and time.monotonic() < until:
             reports += process.reports(_POLL_SECONDS)
-            if sum(metric in report.metrics for report in reports) >= _MEASUREMENTS:
+            measured = sum(metric in (*r.metrics, *r.no_numbers) for r in reports)
+            if waits and measured and len({report.step for report in reports}) > 1:
+                waits, until = False, time.monotonic() + seconds
+            elif reports and not measured and not said:
+                observer(f"{', '.join(reports[-1].metrics)} are reported, {metric} is awaited")
+                said = True
+            if measured >= _MEASUREMENTS:
                 break
         by_itself, ended_at = process.ended is not None, time.monotonic()
         process.end()
@@ -106,29 +115,24 @@ def _of_reports(run: _Run, study: Study) -> list[Finding]:
     """Whether it reports, by steps, and what the target needs; the last is of what failed."""
     metric = study.targets[-1].metric
     names = dict.fromkeys(name for report in run.reports for name in report.metrics)
+    waited = "" if run.by_itself else f" in {PATIENCE_SECONDS:.0f} s"
     steps = [report.step for report in run.reports]
     if not steps:
         how = f"it ended: {run.ended}" if run.by_itself else "and it was still running"
         last = run.last_line
         reports = getattr(study.workload.program, "reports", None)
         example = f'for example {{"step": 1, "{metric}": 0.5}} in a line'
-        line = f"none, {how}{last}; {f'metrics: {reports}' if reports else example}"
+        line = f"none{waited}, {how}{last}; {f'metrics: {reports}' if reports else example}"
         return [Finding(check="reports", passed=False, finding=line)]
-    findings = [
-        Finding(
-            check="reports",
-            passed=True,
-            finding=f"{count(len(steps), 'report')}: {', '.join(names)}",
-        )
-    ]
-    findings += (end := _of_end(run, study))
+    line = f"{count(len(steps), 'report')}: {', '.join(names)}"
+    findings = [Finding(check="reports", passed=True, finding=line), *(end := _of_end(run, study))]
     grows = steps == sorted(steps) and steps[0] < steps[-1]
     line = f"from {steps[0]:,} to {steps[-1]:,}"
     line += "" if grows else ": they must grow, by one an update"
     if grows or not end:
         findings.append(Finding(check="steps", passed=grows, finding=line))
     known = metric in names
-    line = metric if known else f"no {metric}: {nearest(metric, names) or ', '.join(names)}"
+    line = metric if known else f"no {metric}{waited}: {nearest(metric, names) or ', '.join(names)}"
     texts = [r.no_numbers[metric] for r in run.reports if metric in r.no_numbers]
     if texts and not known:
         line = f"{metric} was {texts[0]!r}, which is no number"
@@ -159,14 +163,10 @@ def _of_term(run: _Run) -> Finding:
 def _of_seed(first: Mapping[int, float], again: Mapping[int, float]) -> Finding:
     common = sorted(first.keys() & again.keys())
     far = max((_apart(first[step], again[step]) for step in common), default=math.nan)
-    if not common:
-        line = "two runs of one seed have measured no step both"
-        return Finding(check="seed", passed=None, finding=line)
-    if far == 0.0:
-        line = f"two runs of one seed agree at {count(len(common), 'step')}"
-        return Finding(check="seed", passed=True, finding=line)
     line = f"two runs of one seed differ by up to {far:.1g}: a trial cannot be repeated exactly"
-    return Finding(check="seed", passed=None, finding=line)
+    line = f"two runs of one seed agree at {count(len(common), 'step')}" if far == 0.0 else line
+    line = line if common else "two runs of one seed have measured no step both"
+    return Finding(check="seed", passed=far == 0.0 or None, finding=line)
 
 
 def _of_size(metric: str, study: Study, run: _Run, other: Study, of_other: _Run) -> Finding:

@@ -49,7 +49,7 @@ def compare(
 ) -> None:
     """Fail with the first column that differs, and the first rows in which it does."""
     assert list(computed.columns) == list(committed.columns), f"{name}: other columns"
-    assert len(computed) == len(committed), f"{name}: {len(computed)} rows, not {len(committed)}"
+    assert len(computed) == (n := len(committed)), f"{name}: {len(computed)} rows, {n} committed"
     for column in committed.columns:
         cells = enumerate(zip(computed[column], committed[column], strict=True))
         unlike = [

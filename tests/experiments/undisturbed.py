@@ -24,8 +24,8 @@ from tests.experiments import sweeping
 from tests.forked import SERVER
 
 TRIALS = 200
-PATIENCE = 300.0
-"""Seconds that anything may take on a machine that does other things too."""
+PATIENCE = 900.0
+"""Seconds that anything may take on a machine that does other things too: no test is of speed."""
 _COLUMNS = ["study", "batch_size", "status", "stop_reason", "steps_to_target", "last_miss"]
 
 

@@ -10,8 +10,7 @@ import pytest
 import batchscale as bs
 from batchscale.output.errors import CommandError
 from experiments.config.compile import load
-from experiments.programs import process
-from experiments.programs.check import check
+from experiments.programs import check, process
 from experiments.training.check import Finding
 from tests.experiments.programs.scripted import HEAD
 
@@ -39,7 +38,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def found(code: str, seconds: float = 8.0) -> dict[str, Finding]:
     Path("train.py").write_text(HEAD + textwrap.dedent(code))
-    return {f.check: f for f in check(load(FILE).studies(), seconds=seconds)}
+    return {f.check: f for f in check.check(load(FILE).studies(), seconds=seconds)}
 
 
 def test_a_program_that_keeps_it() -> None:
@@ -52,16 +51,18 @@ def test_a_program_that_keeps_it() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "which", "passed", "text"),
     [
-        ("say(step", "print(step); (lambda *_, **__: 0)(step", "reports", False, "none, and it"),
+        (
+            "say(step",
+            "print(step); (lambda *_, **__: 0)(step",
+            "reports",
+            False,
+            "none in 5 s, and it was",
+        ),
         ("for step", "sys.exit('no data')\nfor step", "reports", False, "its last line: no data"),
         ("say(step", "say(1001 - step", "steps", False, "from 1,000 to 99"),
-        ("val_loss=", "valid_loss=", "metric", False, "did you mean 'valid_loss'?"),
+        ("val_loss=", "valid_loss=", "metric", False, "no val_loss in 5 s: did you mean"),
         ("val_loss=1", "val_loss='1', x=1", "metric", False, "was '1', which is no number"),
-        (
-            "for step",
-            "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nfor step",
-            *("SIGTERM", False, "by SIGKILL"),
-        ),
+        ("for step", "signal.signal(15, signal.SIG_IGN)\nfor step", "SIGTERM", False, "by SIGKILL"),
         (
             "    time.sleep",
             "    if step == 3: os.kill(os.getpid(), signal.SIGSEGV)\n    time.sleep",
@@ -87,10 +88,12 @@ def test_a_program_that_keeps_it() -> None:
     ],
 )
 def test_what_breaks_it_is_found(
-    old: str, new: str, which: str, passed: bool | None, text: str
+    monkeypatch: pytest.MonkeyPatch, old: str, new: str, which: str, passed: bool | None, text: str
 ) -> None:
+    if "in 5 s" in text:
+        monkeypatch.setattr(check, "PATIENCE_SECONDS", 5.0)
     assert GOOD.count(old) == 1
-    finding = found(GOOD.replace(old, new), seconds=2.0 if which == "reports" else 8.0)[which]
+    finding = found(GOOD.replace(old, new))[which]
     assert finding.passed is passed
     assert text in finding.finding
 
@@ -108,6 +111,19 @@ def test_an_end_that_a_sweep_allows(old: str, new: str) -> None:
     findings = found(f"import math\n{code}" if new[0] == "v" else code)
     assert all(finding.passed is not False for finding in findings.values())
     assert "it had ended before: exit status" in findings["SIGTERM"].finding
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("for step", "time.sleep(1)\nfor step"),
+        ("    say(step", "    if step % 100 == 0: say(step"),
+        ("    say(", "    say(step, loss=1.0) if step % 100 else say("),
+    ],
+)
+def test_a_program_may_start_slowly_or_measure_seldom(old: str, new: str) -> None:
+    findings = found(GOOD.replace(old, new), seconds=1.0)
+    assert all(finding.passed for finding in findings.values())
 
 
 def test_the_same_metric_at_two_batch_sizes_is_found() -> None:

@@ -77,9 +77,7 @@ def test_a_program_that_ends_is_read_to_its_end(tmp_path: Path) -> None:
     with started(tmp_path, code) as process:
         seen = reports_of(process)
     assert [(r.step, dict(r.metrics)) for r in seen] == [
-        (1, {"val_loss": 1.0}),
-        (2, {"val_loss": 0.5}),
-        (3, {"val_loss": 1 / 3}),
+        (n, {"val_loss": 1 / n}) for n in (1, 2, 3)
     ]
     assert process.ended is not None
     assert (process.ended.exit, process.ended.signal) == (0, None)
@@ -94,34 +92,24 @@ def test_a_program_that_is_not_there_says_so(tmp_path: Path) -> None:
     assert str(process.ended) == expected
 
 
-def test_a_program_is_ended_by_term(tmp_path: Path) -> None:
-    code = written(tmp_path) + (
-        "signal.signal(signal.SIGTERM, lambda *_: (print('{\"step\": 9}'), sys.exit(4)))\n"
-        "here('program')\n"
-        "print('{\"step\": 1}')\n"
-        "time.sleep(1000)\n"
-    )
+@pytest.mark.parametrize(
+    ("on_term", "grace", "steps", "ended"),
+    [
+        ("lambda *_: (print('{\"step\": 9}'), sys.exit(4))", None, [1, 9], "exit status 4"),
+        ("signal.SIG_IGN", 0.3, [1], "signal 9 (SIGKILL)"),
+    ],
+)
+def test_a_program_is_ended_by_term_and_killed_after_the_grace(
+    tmp_path: Path, on_term: str, grace: float | None, steps: list[int], ended: str
+) -> None:
+    rest = "here('program')\nprint('{\"step\": 1}')\ntime.sleep(1000)\n"
+    code = f"{written(tmp_path)}signal.signal(signal.SIGTERM, {on_term})\n{rest}"
     with started(tmp_path, code) as process:
         seen = reports_of(process, bool)
-        process.end()
+        process.end(grace)
         seen += reports_of(process)
-    assert [r.step for r in seen] == [1, 9]
-    assert str(process.ended) == "exit status 4"
-    assert are_gone(tmp_path)
-
-
-def test_one_that_ignores_term_is_killed_after_the_grace(tmp_path: Path) -> None:
-    code = written(tmp_path) + (
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "here('program')\n"
-        "print('{\"step\": 1}')\n"
-        "time.sleep(1000)\n"
-    )
-    with started(tmp_path, code) as process:
-        reports_of(process, bool)
-        process.end(grace=0.3)
-        reports_of(process)
-    assert str(process.ended) == "signal 9 (SIGKILL)"
+    assert [r.step for r in seen] == steps
+    assert str(process.ended) == ended
     assert are_gone(tmp_path)
 
 
@@ -143,16 +131,9 @@ def family(folder: Path) -> str:
     names = f"HEAD, FOLDER = {head!r}, {str(folder)!r}\n"
     grandchild = "child('grandchild', 'time.sleep(1000)', start_new_session=True)\n"
     inner = names + FAMILY + grandchild + "time.sleep(1000)"
-    return (
-        head
-        + names
-        + FAMILY
-        + f"child('child', {inner!r})\n"
-        + "child('daemon', 'time.sleep(1000)', start_new_session=True)\n"
-        + "wait_for('child', 'grandchild', 'daemon')\n"
-        + "here('program')\n"
-        + "print('{\"step\": 1}')\n"
-    )
+    daemon = "child('daemon', 'time.sleep(1000)', start_new_session=True)\n"
+    rest = "wait_for('child', 'grandchild', 'daemon')\nhere('program')\nprint('{\"step\": 1}')\n"
+    return f"{head}{names}{FAMILY}child('child', {inner!r})\n{daemon}{rest}"
 
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="such processes are not found there")
