@@ -351,8 +351,10 @@ def _profiles(fit: Fit, over: float) -> dict[str, Profile]:
         return slope(max(at - half, first), min(at + half, last))
 
     slopes = np.array([fit.at(slope_at(float(at))) for at in grid])
-    above = np.flatnonzero(slopes >= -0.5)
-    half = float(grid[above[0]]) if len(above) else last
+    # The middle of a stretch whose slope is -1/2, of which rounding would choose an end.
+    passes = grid[np.abs(slopes + 0.5) < 1e-4], grid[slopes >= -0.5][:1], grid[-1:]
+    flat = next(each for each in passes if len(each))
+    half = float(flat[0] + flat[-1]) / 2
     bounds = family.low, family.high
     return {
         "perfect_scaling_until": PlaceProfile(
@@ -363,9 +365,7 @@ def _profiles(fit: Fit, over: float) -> dict[str, Profile]:
             fit, begins, places[places <= quick + 1e-9],
             lambda at: family.log_steps(at) - least_steps, over,
         ),
-        "critical_batch_size": LinearProfile(
-            fit, least_examples - least_steps,
-        ),
+        "critical_batch_size": LinearProfile(fit, least_examples - least_steps),
         "min_steps": LinearProfile(fit, least_steps),
         "min_examples": LinearProfile(fit, least_examples),
         "best_batch_size": PlaceProfile(fit, cheap, places[1:-1], slope_at, -1.0),

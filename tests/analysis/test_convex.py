@@ -155,8 +155,10 @@ def test_the_ends_of_a_knees_regimes_are_where_it_leaves_and_comes() -> None:
     knots = X[1] / BETWEEN  # between which the fit is a line
     assert located.tested("perfect_scaling_until", 0.9)[0] == pytest.approx(until, abs=knots)
     assert located.tested("maximal_parallelism_from", 0.9)[0] == pytest.approx(begins, abs=knots)
-    half = np.log(40)  # slope -1/2
-    assert located.tested("slope_half", 0.9)[0] == pytest.approx(half, abs=X[1])
+    assert located.tested("slope_half", 0.9)[0] == pytest.approx(np.log(40), abs=X[1])
+    stretch = np.cumsum(np.repeat([8, -X[1], -X[1] / 2, 0], [1, 4, 4, 3]))
+    middle = locate(points(stretch), tolerance=0.2).tested("slope_half", 0.9)[0]
+    assert middle == pytest.approx(X[6])
 
 
 def test_points_that_scatter_more_weigh_less() -> None:

@@ -98,13 +98,13 @@ def interface() -> dict[str, Any]:
 
 
 def values(frame: pd.DataFrame, *, flat: bool = False) -> pd.DataFrame:
-    """A row a value, JSON in a cell taken apart. ``flat``: those alone that may lie anywhere on a
-    flat stretch, and do on another processor, a knee's bend and where the slope passes -1/2."""
+    """A row a value, JSON in a cell taken apart. ``flat``: the bends of knees alone, whose squares
+    are so flat that another processor finds a least one 3e-4 away."""
     rows = []
     for number, row in enumerate(frame.to_dict("records")):
         for column, text in row.items():
             parts = ((f"{column}{at}", value) for at, value in _parts(text))
-            wanted = (each for each in parts if (each[0] in ("best.k", "slope_half")) == flat)
+            wanted = (each for each in parts if (each[0] == "best.k") == flat)
             rows += [(f"row {number}, {name}", each) for name, each in wanted]
     return pd.DataFrame(rows, columns=["of", "value"])
 

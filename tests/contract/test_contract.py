@@ -7,7 +7,7 @@ import json
 import pandas as pd
 import pytest
 
-from tests.analysis.reference import compare, read
+from tests.analysis.reference import RELATIVE, compare, read
 from tests.contract import frozen, lines
 from tests.marks import quick
 from workloads.errors import WorkloadError
@@ -37,9 +37,8 @@ def test_packaged_data_say_what_they_said(name: str) -> None:
     committed = read((frozen.FOLDER / f"{name}.csv").read_text())
     computed = frozen.answer(name)
     assert list(computed.columns) == list(committed.columns)
-    compare(name, frozen.values(computed), frozen.values(committed))
-    flat = [frozen.values(each, flat=True) for each in (computed, committed)]
-    compare(name, *flat, within=0.1)
+    for flat, within in ((False, RELATIVE), (True, 0.01)):
+        compare(name, *(frozen.values(c, flat=flat) for c in (computed, committed)), within=within)
 
 
 def test_names_that_users_write_and_columns_that_they_read() -> None:

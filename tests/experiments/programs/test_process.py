@@ -150,8 +150,7 @@ def test_nothing_is_left_of_a_program(tmp_path: Path, how: str) -> None:
             process.end(grace=0.3)
         if how != "closed":
             reports_of(process)
-    expected = "exit status 0" if how == "by itself" else "signal"
-    assert str(process.ended).startswith(expected)
+    assert str(process.ended).startswith("exit status 0" if how == "by itself" else "signal")
     assert len(pids(tmp_path)) == 4
     assert are_gone(tmp_path)
 
