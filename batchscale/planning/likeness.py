@@ -31,11 +31,12 @@ _MODELS = {
 }
 """Families of models by kind, and the task where no data set says it."""
 _CURVES = {
-    **{name: name for name in ("digits-mlp", "digits-fc", "mnist-fc", "mnist8-fc")},
-    **{name: name for name in ("fashion-mnist8-fc", "mnist-simple-cnn", "cifar10-resnet8")},
+    **{name: name for name in ("digits-mlp", "digits-fc", "mnist-fc", "mnist8-fc", "lm1b-lstm")},
+    **{name: name for name in ("fashion-mnist8-fc", "cifar10-resnet8", "lm1b-transformer-base")},
+    **{f"{name}-simple-cnn": f"{name}-simple-cnn" for name in ("mnist", "fashion-mnist")},
     **{f"c4-transformer-{size}": "c4-transformer" for size in ("85m", "151m", "604m")},
-    **{name: name for name in ("lm1b-transformer-base", "lm1b-lstm")},
-    **{"resnet": "imagenet-resnet50", "lm-transformer": "stdlib-transformer", "gpt3": "c4-gpt"},
+    **{"lm-transformer": "stdlib-transformer", "lm-lstm": "stdlib-lstm"},
+    **{"resnet": "imagenet-resnet50", "gpt3": "c4-gpt"},
 }
 """Workloads with packaged curves, and the data set and the model of each."""
 _PLAIN = '(technique IS NULL OR technique = \'{"precision":"float32"}\')'

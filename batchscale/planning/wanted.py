@@ -26,7 +26,6 @@ _TRIALS = (8, 16, 32, 64)
 _SEARCHES = (1, 3)
 _SIMULATED = 60
 """Sweeps of each alternative."""
-_EXAMPLE = '--want "critical_batch_size within 1.3"'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +44,8 @@ class Want:
         """
         parts = re.fullmatch(r"\s*(\w+)\s+within\s+(\d+(?:\.\d+)?)\s*", text)
         if parts is None or not float(parts[2]) > 1:
-            raise CommandError(
-                f"--want {text!r} is not a quantity within a factor over 1", hint=_EXAMPLE
-            )
+            message = f"--want {text!r} is not a quantity within a factor over 1"
+            raise CommandError(message, hint='--want "critical_batch_size within 1.3"')
         if parts[1] not in QUANTITIES:
             message = f"--want: {parts[1]!r} is not a quantity of a curve"
             raise CommandError(message, hint=nearest(parts[1], QUANTITIES))
