@@ -38,11 +38,14 @@ class _Run:
     seconds: float
     """From SIGTERM to the end of its last process."""
     ended: Ended
+    printed: Sequence[str]
+    """Its last line of standard output."""
 
     @property
     def last_line(self) -> str:
-        """Of its standard error, as the end of a sentence."""
-        return f"; its last line: {self.ended.stderr[-1]}" if self.ended.stderr else ""
+        """Of its standard error, or else of its output, as the end of a sentence."""
+        lines = self.ended.stderr or self.printed
+        return f"; its last line: {lines[-1]}" if lines else ""
 
     def values(self, metric: str) -> dict[int, float]:
         """A metric by step; of several reports of one step the first."""
@@ -107,8 +110,10 @@ def _run(study: Study, trial: Trial, seconds: float, observer: Callable[[str], N
         process.end()
         while process.ended is None:
             reports += process.reports(_POLL_SECONDS)
-        took = time.monotonic() - ended_at
-        return _Run(reports=reports, by_itself=by_itself, seconds=took, ended=process.ended)
+        how, took = process.ended, time.monotonic() - ended_at
+        logs = (log.read_text("utf-8", "replace") for log in Path(folder).glob("stdout.log"))
+        printed = [line[:500] for log in logs for line in log.splitlines() if line.strip()][-1:]
+        return _Run(reports=reports, by_itself=by_itself, seconds=took, ended=how, printed=printed)
 
 
 def _of_reports(run: _Run, study: Study) -> list[Finding]:
@@ -119,10 +124,10 @@ def _of_reports(run: _Run, study: Study) -> list[Finding]:
     steps = [report.step for report in run.reports]
     if not steps:
         how = f"it ended: {run.ended}" if run.by_itself else "and it was still running"
-        last = run.last_line
-        reports = getattr(study.workload.program, "reports", None)
-        example = f'for example {{"step": 1, "{metric}": 0.5}} in a line'
-        line = f"none{waited}, {how}{last}; {f'metrics: {reports}' if reports else example}"
+        form = f'a report is {{"step": 1, "{metric}": 0.5}} in a line, or what metrics says'
+        if metrics := getattr(study.workload.program, "reports", None):
+            form = f"metrics: {metrics}"
+        line = f"none{waited}, {how}{run.last_line}; {form}"
         return [Finding(check="reports", passed=False, finding=line)]
     line = f"{count(len(steps), 'report')}: {', '.join(names)}"
     findings = [Finding(check="reports", passed=True, finding=line), *(end := _of_end(run, study))]
@@ -134,8 +139,7 @@ def _of_reports(run: _Run, study: Study) -> list[Finding]:
     known = metric in names
     line = metric if known else f"no {metric}{waited}: {nearest(metric, names) or ', '.join(names)}"
     texts = [r.no_numbers[metric] for r in run.reports if metric in r.no_numbers]
-    if texts and not known:
-        line = f"{metric} was {texts[0]!r}, which is no number"
+    line = f"{metric} was {texts[0]!r}, which is no number" if texts and not known else line
     return [*findings, Finding(check="metric", passed=known, finding=line)]
 
 
@@ -155,8 +159,7 @@ def _of_term(run: _Run) -> Finding:
     if run.by_itself:
         return Finding(check="SIGTERM", passed=None, finding=f"it had ended before: {run.ended}")
     passed = run.ended.signal != signal.SIGKILL
-    line = f"its processes ended after {run.seconds:.1f} s"
-    line += "" if passed else ", by SIGKILL"
+    line = f"its processes ended after {run.seconds:.1f} s{'' if passed else ', by SIGKILL'}"
     return Finding(check="SIGTERM", passed=passed, finding=line)
 
 
@@ -177,8 +180,7 @@ def _of_size(metric: str, study: Study, run: _Run, other: Study, of_other: _Run)
         rates = [_rate(each.values(name)) for each in (run, of_other)]
         if rates[0] <= 0:  # such as the size of a split
             continue
-        each_step = [rates[0] * other.batch_size, rates[1] * study.batch_size]
-        same = math.isclose(*each_step, rel_tol=0.01)
+        same = math.isclose(rates[0] * other.batch_size, rates[1] * study.batch_size, rel_tol=0.01)
         line = f"{name} a step at {sizes}: {rates[0]:,.6g} and {rates[1]:,.6g}"
         return Finding(check="batch size", passed=same, finding=line)
     values, others = run.values(metric), of_other.values(metric)

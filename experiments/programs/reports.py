@@ -42,9 +42,7 @@ class Report:
             return None
         if not 0 <= step <= _LAST_STEP or step != int(step):
             return None
-        metrics: dict[str, float] = {}
-        no_numbers: dict[str, object] = {}
-        names: dict[str, str] = {}
+        metrics, no_numbers, names = dict[str, float](), dict[str, object](), dict[str, str]()
         for key, value in said.items():
             if key == "step":
                 continue
