@@ -48,7 +48,7 @@ class Want:
             raise CommandError(message, hint='--want "critical_batch_size within 1.3"')
         if parts[1] not in QUANTITIES:
             message = f"--want: {parts[1]!r} is not a quantity of a curve"
-            raise CommandError(message, hint=nearest(parts[1], QUANTITIES))
+            raise CommandError(message, hint=nearest(parts[1], QUANTITIES, ", ".join(QUANTITIES)))
         return cls(quantity=parts[1], factor=float(parts[2]))
 
 

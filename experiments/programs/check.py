@@ -102,7 +102,7 @@ def _run(study: Study, trial: Trial, seconds: float, observer: Callable[[str], N
             if waits and measured and len({report.step for report in reports}) > 1:
                 waits, until = False, time.monotonic() + seconds
             elif reports and not measured and not said:
-                observer(f"{', '.join(reports[-1].metrics)} are reported, {metric} is awaited")
+                observer(f"no {metric} yet, only {', '.join(reports[-1].metrics) or 'steps'}")
                 said = True
             if measured >= _MEASUREMENTS:
                 break

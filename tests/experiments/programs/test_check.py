@@ -38,7 +38,8 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def found(code: str, seconds: float = 8.0) -> dict[str, Finding]:
     Path("train.py").write_text(HEAD + textwrap.dedent(code))
-    return {f.check: f for f in check.check(load(FILE).studies(), seconds=seconds)}
+    findings = check.check(load(FILE).studies(), seconds=seconds, observer=print)
+    return {finding.check: finding for finding in findings}
 
 
 def test_a_program_that_keeps_it() -> None:
@@ -53,13 +54,7 @@ def test_a_program_that_keeps_it() -> None:
     [
         ("say(step", "print(step); (lambda *_, **__: 0)(step", "reports", False, "in 5 s, and it"),
         ("for step", "sys.exit('no data')\nfor step", "reports", False, "its last line: no data"),
-        (
-            "    say(",
-            "    sys.exit(print('x'))\n    say(",
-            "reports",
-            False,
-            "last line: x; a report is",
-        ),
+        ("    say(", "    sys.exit(print(9))\n    say(", "reports", False, "line: 9; a report is"),
         ("say(step", "say(1001 - step", "steps", False, "from 1,000 to 99"),
         ("val_loss=", "valid_loss=", "metric", False, "no val_loss in 5 s: did you mean"),
         ("val_loss=1", "val_loss='1', x=1", "metric", False, "was '1', which is no number"),
@@ -122,8 +117,11 @@ def test_an_end_that_a_sweep_allows(old: str, new: str) -> None:
         ("    say(", "    say(step, loss=1.0) if step % 100 else say("),
     ],
 )
-def test_a_program_may_start_slowly_or_measure_seldom(old: str, new: str) -> None:
+def test_a_program_may_start_slowly_or_measure_seldom(
+    capsys: pytest.CaptureFixture[str], old: str, new: str
+) -> None:
     assert all(each.passed for each in found(GOOD.replace(old, new), seconds=1.0).values())
+    assert ("no val_loss yet, only loss" in capsys.readouterr().out) == ("loss=1.0" in new)
 
 
 def test_the_same_metric_at_two_batch_sizes_is_found() -> None:
