@@ -33,13 +33,7 @@ from experiments.programs.nodes import Instruction, Meeting, follow, lead, start
 from experiments.programs.place import SCRIPT
 from experiments.programs.process import REPORTS, RUNNING, Ended, Process, runs_in
 from experiments.programs.reports import Report
-from experiments.training.stopping import (
-    STATUS,
-    Evaluation,
-    StudyHits,
-    TrialProgress,
-    stopping_rules,
-)
+from experiments.training.stopping import STATUS, Evaluation, StudyHits, TrialProgress, stop_reasons
 from workloads.user_code.program import Program
 
 Event = Measurement | Outcome
@@ -79,7 +73,6 @@ class ProgramTraining:
         self._folder = Path(folder).absolute() / self._trial.id
         self._metric = self._study.targets[-1].metric
         self._hits = StudyHits(pack.known)
-        self._rules = stopping_rules(self._study, self._hits)
         self.engine, self.paused = ENGINE, dict[str, bytes]()
         self.not_kept = None if spec.resume else _NO_RESUME
         self.steps = 0
@@ -299,17 +292,14 @@ class ProgramTraining:
             train_seconds=seconds,
         )
         events = [self._record(evaluation)] if finite else []
-        reasons = (rule.reason(evaluation) for rule in self._rules)
-        reason = next((each for each in reasons if each is not None), None)
+        reason = next(stop_reasons(self._study, self._hits, evaluation), None)
         if reason is not None:
             self._outcome = self._ended(reason, step, seconds)
         return events
 
     def _record(self, evaluation: Evaluation) -> Event:
         progress, step = self._progress, evaluation.step
-        if evaluation.hit and progress.hit is None:
-            progress.hit, evaluation.first_hit = (step, progress.last), True
-            self._hits.add_of_pack(self._trial, step)
+        self._hits.add_first(evaluation)
         self._largest_gap = max(self._largest_gap, step - progress.last)
         progress.last = step
         return Measurement(

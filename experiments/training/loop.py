@@ -27,13 +27,7 @@ from experiments.plan import Measurement, Outcome, StopReason, Trial
 from experiments.training.clock import Clock, next_chunk
 from experiments.training.evaluation.evaluator import Evaluator, Measured
 from experiments.training.evaluation_grid import next_evaluation
-from experiments.training.stopping import (
-    STATUS,
-    Evaluation,
-    StudyHits,
-    TrialProgress,
-    stopping_rules,
-)
+from experiments.training.stopping import STATUS, Evaluation, StudyHits, TrialProgress, stop_reasons
 from results.targets.target import Target
 
 Event = Measurement | Outcome
@@ -55,7 +49,6 @@ class TrainingLoop:
         self.hits, self.clock, self.on_evaluated = hits, clock, on_evaluated
         self.evaluate = Evaluator(engine)
         self.study = self.context.study
-        self.rules = stopping_rules(self.study, hits)
         self.progress: dict[str, TrialProgress] = {}
         self.step = 0
         """The most steps that a trial in training has taken."""
@@ -109,8 +102,7 @@ class TrainingLoop:
         evaluations = self._measure()
         measurements = [self._record(e) for e in evaluations if e.finite]
         for e in evaluations:
-            reasons = (rule.reason(e) for rule in self.rules)
-            reason = next((r for r in reasons if r is not None), None)
+            reason = next(stop_reasons(self.study, self.hits, e), None)
             if reason is not None:
                 e.outcome = self._outcome(e, reason)
         self.on_evaluated(evaluations)
@@ -156,9 +148,7 @@ class TrainingLoop:
 
     def _record(self, evaluation: Evaluation) -> Measurement:
         progress, step = evaluation.progress, evaluation.step
-        if evaluation.hit and progress.hit is None:
-            progress.hit, evaluation.first_hit = (step, progress.last), True
-            self.hits.add_of_pack(evaluation.trial, step)
+        self.hits.add_first(evaluation)
         progress.last, progress.next = step, self._next_evaluation(step)
         sample = evaluation.sample
         for target in self.study.targets[progress.targets_reached : -1]:

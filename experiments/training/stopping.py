@@ -1,4 +1,4 @@
-"""When a trial stops: rules of one kind, applied in a fixed order after each evaluation.
+"""When a trial stops: rules that are asked in a fixed order after each evaluation.
 
 1. *diverged*: a loss or a weight was not finite at some step;
 2. *target*: the metric is strictly better than the target for the first time;
@@ -11,11 +11,11 @@ The first rule that gives a reason decides.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from experiments.plan import Outcome, Status, StopReason, Study, Trial
+from experiments.scheduling.rounds import cutoff
 from experiments.training.evaluation.misses import Sample
 
 STATUS: Mapping[StopReason, Status] = {
@@ -82,57 +82,28 @@ class StudyHits:
         self.of_pack = list(of_pack)
         self.steps = sorted([*self.steps, *of_pack])
 
-    def add_of_pack(self, trial: Trial, steps: int) -> None:
-        """Take in that a trial of this pack has reached the target; other roles are not counted."""
-        if trial.role in _MINIMA:
-            self.of_pack.append(steps)
-            self.add(steps)
+    def add_first(self, evaluation: Evaluation) -> None:
+        """Take in an evaluation of a trial of this pack, which may be its first hit."""
+        progress, step = evaluation.progress, evaluation.step
+        if not evaluation.hit or progress.hit is not None:
+            return
+        progress.hit, evaluation.first_hit = (step, progress.last), True
+        if evaluation.trial.role in _MINIMA:
+            self.of_pack.append(step)
+            self.add(step)
 
 
-class StoppingRule(Protocol):
-    """One rule. The hits of all trials evaluated at the same time are known by then."""
+def stop_reasons(study: Study, hits: StudyHits, evaluation: Evaluation) -> Iterator[StopReason]:
+    """Why a trial stops at an evaluation, in the order above; none: it goes on.
 
-    def reason(self, evaluation: Evaluation) -> StopReason | None:
-        """Why the trial stops here; ``None`` if it continues."""
-
-
-@dataclass(frozen=True)
-class Diverged:
-    def reason(self, evaluation: Evaluation) -> StopReason | None:
-        return None if evaluation.finite else "diverged"
-
-
-@dataclass(frozen=True)
-class AtTarget:
-    study: Study
-
-    def reason(self, evaluation: Evaluation) -> StopReason | None:
-        return "target" if self.study.stop_at_target and evaluation.first_hit else None
-
-
-@dataclass(frozen=True)
-class Dominated:
-    """The trial has run as many steps as the study's ``keep``-th smallest steps to target: it can
-    neither be among the ``keep`` smallest nor tie with them."""
-
-    study: Study
-    hits: StudyHits
-
-    def reason(self, evaluation: Evaluation) -> StopReason | None:
-        keep, steps = self.study.keep, self.hits.steps
-        if keep is None or not self.study.stop_at_target or len(steps) < keep:
-            return None
-        return "dominated" if evaluation.step >= steps[keep - 1] else None
-
-
-@dataclass(frozen=True)
-class BudgetSpent:
-    study: Study
-
-    def reason(self, evaluation: Evaluation) -> StopReason | None:
-        return "budget" if evaluation.step == self.study.budget_steps else None
-
-
-def stopping_rules(study: Study, hits: StudyHits) -> tuple[StoppingRule, ...]:
-    """The rules of a study, in their order."""
-    return Diverged(), AtTarget(study), Dominated(study, hits), BudgetSpent(study)
+    ``hits`` has those of all trials that were evaluated at the same time.
+    """
+    if not evaluation.finite:
+        yield "diverged"
+    if study.stop_at_target and evaluation.first_hit:
+        yield "target"
+    dominated_at = cutoff(hits.steps, study.keep) if study.stop_at_target else None
+    if dominated_at is not None and evaluation.step >= dominated_at:
+        yield "dominated"
+    if evaluation.step == study.budget_steps:
+        yield "budget"

@@ -46,9 +46,8 @@ def test_the_first_stopping_rule_that_gives_a_reason_decides() -> None:
             hit=True,
             first_hit=reason in ("diverged", "target"),
         )
-        rules = stopping.stopping_rules(of, stopping.StudyHits((9,)))
-        reasons = [rule.reason(evaluation) for rule in rules]
-        assert [r for r in reasons if r is not None] == [
+        reasons = stopping.stop_reasons(of, stopping.StudyHits((9,)), evaluation)
+        assert list(reasons) == [
             r for r in order[order.index(reason) :] if r != "dominated" or of.keep
         ]
 
