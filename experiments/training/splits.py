@@ -123,24 +123,18 @@ class Split:
         Raises:
             ExperimentError: batch sizes that change, of a split that is read in sequence.
         """
-        if isinstance(batch_size, BatchSizes) and (
-            self.generated or isinstance(self._data, IterableDataset)
-        ):
-            raise ExperimentError(
-                f"the batch size grows, and {self.name} is read in sequence",
-                hint="give training data that can be read in any order, or a fixed batch size",
-            )
-        if isinstance(batch_size, BatchSizes):
-            if branch is None:
-                return BatchOrder(seed, len(self), batch_size, repeat=repeat)
-            before, step = branch
-            return BranchedOrder(
-                seed, len(self), batch_size, before=before, step=step, repeat=repeat
-            )
-        if self.generated:
-            return SequentialOrder(seed, batch_size)
-        if isinstance(self._data, IterableDataset):
+        if self.generated or self.iterable:
+            if isinstance(batch_size, BatchSizes):
+                raise ExperimentError(
+                    f"the batch size grows, and {self.name} is read in sequence",
+                    hint="give training data that can be read in any order, or a fixed batch size",
+                )
+            if self.generated:
+                return SequentialOrder(seed, batch_size)
             return ExampleStream(self._data, seed, batch_size, self.name)
+        if isinstance(batch_size, BatchSizes) and branch is not None:
+            before, at = branch
+            return BranchedOrder(seed, len(self), batch_size, before=before, step=at, repeat=repeat)
         return BatchOrder(seed, len(self), batch_size, repeat=repeat)
 
     @property
@@ -210,32 +204,25 @@ class Split:
         return _cast(change.transformed(batch, step), self.dtype)
 
     def _drawn(self, order: Order, part: slice, seed: int, step: int) -> Batch:
-        """``part`` of the global batch of one trial's step as it is stored, augmented."""
-        if not isinstance(order, ExampleStream):
-            return self._random_batch(order, part, seed, step)
-        if not self.workload.augments:
-            return self._collate(order.batch(step)[part])
-        generator = torch.Generator(self.device).manual_seed(derive(seed, "augment", step))
-        whole = self.workload.augment(self._collate(order.batch(step)), generator)
-        return tuple(x[part] for x in whole)
-
-    def _random_batch(
-        self, order: BatchOrder | SequentialOrder, part: slice, seed: int, step: int
-    ) -> Batch:
-        """``part`` of the global batch of one trial's step, augmented.
+        """``part`` of the global batch of one trial's step as it is stored, augmented.
 
         Every worker augments the whole global batch, so that each example's random numbers are the
-        same in every layout. A streamed one is read example by example, each from its own seed.
+        same in every layout.
         """
-        if self._reader is not None and not self.workload.augments:
-            return self._reader.training(order, part, seed, step)
-        if self._reader is None:
-            raw = self._raw(order.batches(step, 1)[0])
-        else:
-            raw = self._reader.training(order, slice(None), seed, step)
+        if not self.workload.augments:
+            return self._stored(order, part, seed, step)
         generator = torch.Generator(self.device).manual_seed(derive(seed, "augment", step))
-        whole = self.workload.augment(raw, generator)
+        whole = self.workload.augment(self._stored(order, slice(None), seed, step), generator)
         return tuple(x[part] for x in whole)
+
+    def _stored(self, order: Order, part: slice, seed: int, step: int) -> Batch:
+        """The same before the workload augments it; a streamed one is read example by example, each
+        from its own seed."""
+        if isinstance(order, ExampleStream):
+            return self._collate(order.batch(step)[part])
+        if self._reader is not None:
+            return self._reader.training(order, part, seed, step)
+        return self._raw(order.batches(step, 1)[0][part])
 
     def _raw(self, indices: Tensor) -> Batch:
         if self._reader is not None:
