@@ -37,7 +37,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from experiments.seeds import derive
+from experiments.seeds import derive, seed_torch
 from experiments.training.batch_order import BatchOrder, SequentialOrder
 from experiments.training.streams import collate
 from workloads import Batch, WorkloadError
@@ -55,6 +55,8 @@ _PROBED = 4
 _FAILURES = 3
 """Tasks that may fail in a worker process alone, before all are read in this process."""
 _PARENT_SECONDS = 1.0
+
+_CPU = torch.device("cpu")
 
 Key = TypeVar("Key")
 
@@ -186,8 +188,7 @@ class Reader:
         if not tasks or not tasks[0].indices:  # a rank without examples has their shapes
             first = _read(self._data, Task([0], [0]))
             return tuple(x[:0].to(self._device) for x in collate(first, self._name))
-        on_cpu = self._device.type == "cpu"
-        examples = [x for task in tasks for x in _read(self._data, task, on_cpu=on_cpu)]
+        examples = [x for task in tasks for x in _read(self._data, task, self._device)]
         return tuple(x.to(self._device) for x in collate(examples, self._name))
 
     def _on_device(self, parts: list[Batch]) -> Batch:
@@ -238,17 +239,14 @@ def _cut(indices: Sequence[int], seeds: Sequence[int] | None = None) -> list[Tas
     ]
 
 
-def _read(data: Any, task: Task, *, on_cpu: bool = True) -> list[Any]:
-    """The examples of a task; ``on_cpu``: whether none draws from a GPU's generator."""
+def _read(data: Any, task: Task, device: torch.device = _CPU) -> list[Any]:
+    """The examples of a task, which may draw from the generators of the CPU and of ``device``."""
     if task.seeds is None:
         return [data[i] for i in task.indices]
-    # On a CPU its generator is all there is; to seed those of other devices too takes longer than
-    # to read an example.
-    reseed = torch.default_generator.manual_seed if on_cpu else torch.manual_seed
     examples = []
     with torch.random.fork_rng(devices=[]):
         for index, seed in zip(task.indices, task.seeds, strict=True):
-            reseed(seed)
+            seed_torch(seed, device)
             examples.append(data[index])
     return examples
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map_only
 from torch.utils.data import IterableDataset, default_collate
 
 from experiments.encoding import UnencodableError, encode
@@ -146,13 +147,7 @@ class ExampleStream:
 def _on_cpu(values: Any) -> Any:
     """A copy of a state, its tensors where the dataset had them: an engine moves its own state to
     the device that trains."""
-    if torch.is_tensor(values):
-        return values.detach().to("cpu", copy=True)
-    if isinstance(values, dict):
-        return {name: _on_cpu(value) for name, value in values.items()}
-    if isinstance(values, list | tuple):
-        return type(values)(_on_cpu(value) for value in values)
-    return values
+    return tree_map_only(torch.Tensor, lambda x: x.detach().to("cpu", copy=True), values)
 
 
 def _stateful(holder: Any) -> bool:
