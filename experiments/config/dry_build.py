@@ -222,14 +222,12 @@ def _needs_run(optimizer: Optimizer, workload: Workload) -> bool:
 
 
 def _check_optimizer(combination: Combination) -> None:
-    optimizer = combination.optimizer
-    values = optimizer.arguments_in(combination.values(0.5))
-    model = initialized(combination.workload)
-    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    whole = OptimizerRun(optimizer, values, named, combination.workload)
+    optimizer, workload = combination.optimizer, combination.workload
+    values, model = combination.values(0.5), initialized(workload)
+    whole = OptimizerRun(optimizer, values, model, workload)
     for _ in range(2):
         whole.step()
-    resumed = OptimizerRun(optimizer, values, named, combination.workload)
+    resumed = OptimizerRun(optimizer, values, model, workload)
     resumed.save_and_load(whole)
     for run in (whole, resumed):
         run.step()
@@ -311,9 +309,7 @@ def _build_techniques(
         if loaded.define("optimizer"):
             with torch.random.fork_rng(devices=[]):
                 model = context.model(trial)
-            named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-            values = context.optimizer.arguments_in(trial.metaparameters)
-            run = OptimizerRun(context.optimizer, values, named, context.workload)
+            run = OptimizerRun(context.optimizer, trial.metaparameters, model, context.workload)
             context.techniques.optimizer(run.torch)
     except ExperimentError:
         raise

@@ -253,9 +253,7 @@ def optimizer_refusal(context: StudyContext, trials: Sequence[Trial]) -> str | N
 
 
 def _alone(context: StudyContext, trial: Trial, model: torch.nn.Module) -> OptimizerRun:
-    trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    values = context.optimizer.arguments_in(trial.metaparameters)
-    alone_run = OptimizerRun(context.optimizer, values, trained, context.workload)
+    alone_run = OptimizerRun(context.optimizer, trial.metaparameters, model, context.workload)
     for _ in range(2):
         alone_run.step()
     return alone_run

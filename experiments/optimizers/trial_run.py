@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from experiments.optimizers.base import Optimizer
 from experiments.optimizers.groups import parameter_options
@@ -23,19 +23,22 @@ Tensors = Mapping[str, Tensor]
 
 
 class OptimizerRun:
-    """An optimizer over copies of some parameters; ``step`` takes the steps of ``GRADIENTS``."""
+    """An optimizer over copies of a model's trained parameters; ``step`` takes the steps of
+    ``GRADIENTS``."""
 
     def __init__(
         self,
         optimizer: Optimizer,
-        values: Mapping[str, Value],
-        named: Iterable[tuple[str, Tensor]],
+        metaparameters: Mapping[str, Value],
+        model: nn.Module,
         workload: Workload,
     ) -> None:
-        self.start = {name: value.detach().clone() for name, value in named}
-        self.parameters = {n: torch.nn.Parameter(v.clone()) for n, v in self.start.items()}
+        trained = ((name, p) for name, p in model.named_parameters() if p.requires_grad)
+        self.start = {name: parameter.detach().clone() for name, parameter in trained}
+        self.parameters = {n: nn.Parameter(v.clone()) for n, v in self.start.items()}
         options = parameter_options(optimizer, workload, self.start)
         optimizer.whole({n: v.shape for n, v in self.start.items()}, options)  # muon may refuse
+        values = optimizer.arguments_in(metaparameters)
         self.torch: Any = optimizer.module(self.parameters.items(), values, options)
         self.steps = 0
         self.change = 0.0
