@@ -350,8 +350,8 @@ class _Sweep:
             return None  # the sweep ends with the failure itself
         goals = rounds.goals(max(state.study.trials for state in self.states))
         labels = {state.study.id: state.label for state in self.states}
-        best = no_target(self.store, [state.study for state in self.states], labels)
-        error = best.error(goals[number], ends)
+        studies = [state.study for state in self.states]
+        error = no_target(self.store, studies, labels, goals[number], ends)
         enlarges = self.judge is not None and any(s.study.search.extend for s in self.states)
         if number < len(goals) - 1 and self.experiment.stop_at_target and not enlarges:
             return error
