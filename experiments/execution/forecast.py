@@ -15,7 +15,6 @@ from itertools import pairwise
 from math import nan
 
 import numpy as np
-import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
@@ -26,6 +25,7 @@ from experiments.plan import Study
 from experiments.scheduling import rounds
 from experiments.scheduling.dispatch import LARGEST_PACK
 from experiments.techniques import load as load_techniques
+from experiments.training.clock import wait_for
 from experiments.training.evaluation.evaluator import parts_of
 from experiments.training.evaluation_grid import evaluation_steps
 from experiments.training.micro_batch import chunk_size, saved_bytes
@@ -224,12 +224,13 @@ def _alone(study: Study) -> Study:
 
 def _seconds(engine: Engine) -> float:
     """Seconds of a step, behind a first one."""
+    device = engine.context.device
     engine.advance(1)
-    _wait(engine)
+    wait_for(device)
     began, steps, spent = time.perf_counter(), 0, 0.0
     while spent < _TIMED:
         engine.advance(max(1, steps))
-        _wait(engine)
+        wait_for(device)
         steps, spent = max(1, 2 * steps), time.perf_counter() - began
     return spent / steps
 
@@ -237,12 +238,7 @@ def _seconds(engine: Engine) -> float:
 def _evaluate(engine: Engine) -> None:
     for split in engine.context.evaluated:
         engine.evaluate(split)
-    _wait(engine)
-
-
-def _wait(engine: Engine) -> None:
-    if engine.context.device.type == "cuda":
-        torch.cuda.synchronize(engine.context.device)
+    wait_for(engine.context.device)
 
 
 def _model_bytes(engine: Engine) -> int:

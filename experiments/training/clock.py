@@ -41,9 +41,14 @@ class Clock:
         """Add the seconds of the block."""
         began = time.perf_counter()
         yield
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        wait_for(device)
         setattr(self, name, getattr(self, name) + time.perf_counter() - began)
+
+
+def wait_for(device: torch.device) -> None:
+    """Wait until the device has done all that it has been told to do."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def next_chunk(steps: int, seconds: float) -> int:

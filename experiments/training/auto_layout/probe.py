@@ -19,7 +19,8 @@ from experiments.parallel.renewal import Meeting
 from experiments.plan import AUTO, Layout, Pack, Study
 from experiments.training.auto_layout.candidates import candidates, halves, largest_share
 from experiments.training.auto_layout.choice import OUT_OF_MEMORY, Attempt, LayoutChoice, best
-from experiments.training.auto_layout.step_times import attempt, waiting
+from experiments.training.auto_layout.step_times import attempt
+from experiments.training.clock import wait_for
 from experiments.training.micro_batch import chunk_size
 from experiments.training.study_context import StudyContext
 from experiments.training.threads import single_thread
@@ -154,16 +155,16 @@ class _Probe:
 
     def _seconds(self, engine: Engine, shortest: float | None) -> float:
         """Seconds of a step of one model, or of the stack."""
-        wait = waiting(self.context.device)
+        device = self.context.device
         engine.advance(1)  # of all: then each has its gradient, and its optimizer's state
         if self.kind == "module":
             engine.keep([0])
         steps, spent, least = 0, 0.0, float("inf")
         while True:
-            wait()
+            wait_for(device)
             began = time.perf_counter()
             engine.advance(1)
-            wait()
+            wait_for(device)
             now = time.perf_counter() - began
             steps, spent, least = steps + 1, spent + now, min(least, now)
             slow = shortest is not None and least > _HOPELESS * shortest

@@ -19,6 +19,7 @@ from experiments.parallel.ranks import SOLO, Ranks
 from experiments.parallel.renewal import Meeting
 from experiments.plan import Layout, Study, Trial
 from experiments.training.auto_layout.choice import OUT_OF_MEMORY
+from experiments.training.clock import wait_for
 from experiments.training.study_context import StudyContext
 from experiments.training.threads import single_thread
 from results.counts import count
@@ -125,14 +126,14 @@ def _seconds(subject: Subject, device: str, ranks: Ranks) -> float:
 def seconds_of_step(engine: Engine, least: float) -> float:
     """The mean over a block of steps of an engine that takes ``least`` seconds or more; shorter
     blocks before it warm up. All ranks call it together."""
-    ranks, wait = engine.context.layout.ranks, waiting(engine.context.device)
+    ranks, device = engine.context.layout.ranks, engine.context.device
     engine.advance(_WARM_UP)
     steps = 1
     while True:
-        wait()
+        wait_for(device)
         began = time.perf_counter()
         engine.advance(steps)
-        wait()
+        wait_for(device)
         spent = time.perf_counter() - began
         # Ranks take the same steps: rank 0 says when they are enough.
         if ranks.agree(spent >= least):
@@ -161,13 +162,6 @@ def attempt(
     if not failures:
         return ranks.agree(seconds), None
     return None, _cause(failures)
-
-
-def waiting(device: torch.device) -> Callable[[], None]:
-    """Waits for all that the device has been told to do."""
-    if device.type == "cuda":
-        return lambda: torch.cuda.synchronize(device)
-    return lambda: None
 
 
 def _without_frames(error: BaseException, text: str) -> str:
