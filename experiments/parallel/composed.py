@@ -90,9 +90,6 @@ class Composed(ParallelLayout):
     def data_ranks(self) -> int:
         return self._copies.size
 
-    def wrap(self, model: nn.Module) -> nn.Module:
-        return self.spread(model, None)
-
     def spread(self, model: nn.Module, plan: LayoutPlan | None) -> nn.Module:
         if not self.dimensions:
             return model

@@ -9,7 +9,6 @@ from typing import Any
 from experiments import parallel
 from experiments.errors import ExperimentError, nearest
 from experiments.parallel.composed import MESH
-from experiments.parallel.dimension import Dimension
 from experiments.parallel.stages.stages import SCHEDULES
 from experiments.plan import AUTO, Layout
 from workloads import Workload
@@ -33,10 +32,11 @@ def layout_of(
         base: the folder that a relative file starts from.
 
     Raises:
-        ExperimentError: there is no such layout; as ``parse``.
+        ExperimentError: there is no such layout; an unknown dimension, a wrong number of ranks, or
+            a workload that cannot be cut so.
     """
     if isinstance(written, Mapping):
-        return parse(written, workers, workloads, parallel.DIMENSIONS.packaged, error)
+        return _of_dimensions(written, workers, workloads, error)
     if not isinstance(written, str | None):
         forms = "a name, auto, or dimensions: layout: {data: 2, shard: 2}"
         raise error(None, f"layout cannot be {written!r}", forms)
@@ -50,24 +50,13 @@ def layout_of(
         raise error(None, str(unknown), hint) from None
 
 
-def parse(
+def _of_dimensions(
     written: Mapping[Any, Any],
     workers: int | None,
     workloads: Iterable[Workload],
-    dimensions: Mapping[str, type[Dimension]],
     error: Error,
 ) -> Layout:
-    """The layout of a mapping of dimensions to numbers of ranks.
-
-    Args:
-        workers: as the file has them; ``None``: it has none.
-        workloads: that it has to fit.
-        dimensions: by name; data parallelism is not among them.
-
-    Raises:
-        ExperimentError: an unknown dimension, a wrong number of ranks, or a workload that cannot be
-            cut so.
-    """
+    dimensions = parallel.DIMENSIONS.packaged  # data parallelism is not among them
     names = ("data", *sorted(dimensions, key=lambda name: dimensions[name].order))
     written, pipeline = _without_options(written, error)
     for key, value in written.items():
