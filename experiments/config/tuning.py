@@ -166,12 +166,9 @@ def _is_section(name: str, value: Any, owners: Iterable[str]) -> bool:
         return True  # a range holds a list; a section holds values and ranges
     if name not in owners:
         return False
-    metaparameters = DOMAINS.keys() | frozenset().union(*map(_arguments, schedules.names()))
+    plans = (schedules.get(each) for each in schedules.names())
+    metaparameters = DOMAINS.keys() | frozenset().union(*(plan.arguments for plan in plans))
     return name not in DOMAINS or any(key in metaparameters for key in value)
-
-
-def _arguments(schedule: str) -> frozenset[str]:
-    return schedules.get(schedule).arguments
 
 
 def _is_optimizer(name: str) -> bool:

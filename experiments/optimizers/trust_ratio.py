@@ -15,8 +15,7 @@ vectors, and no bound on |w| (the library's is 10).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -127,13 +126,8 @@ class LAMB(LibraryOptimizer):
         common = super().torch_arguments(metaparameters)
         return {**common, "weight_decouple": False, "adam_debias": True}
 
-    def module(
-        self,
-        named_parameters: Iterable[Named],
-        metaparameters: Mapping[str, Value],
-        options: Mapping[str, Options] = MappingProxyType({}),
-    ) -> torch.optim.Optimizer:
-        made = super().module(named_parameters, metaparameters, options)
+    def module(self, *arguments: Any, **values: Any) -> torch.optim.Optimizer:
+        made = super().module(*arguments, **values)
         made.clamp = math.inf  # type: ignore[attr-defined]
         return made
 

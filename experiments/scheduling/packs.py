@@ -79,14 +79,14 @@ def choose(
         taken: trials that are trained or waiting elsewhere.
     """
     trial_seconds = [state.remaining().seconds_per_trial for state in states]
-    timed = sorted(s / state.cost() for state, s in zip(states, trial_seconds, strict=True) if s)
+    timed = sorted(s / state.cost for state, s in zip(states, trial_seconds, strict=True) if s)
     seconds_per_cost = timed[len(timed) // 2] if timed else 1.0
     best: tuple[tuple[bool, int, float], StudyState, Wave] | None = None
     for state, each in zip(states, trial_seconds, strict=True):
         wave = state.wave()
         if wave is None or not may_start(state, wave):
             continue
-        seconds = (each or state.cost() * seconds_per_cost) * len(wave.trials)
+        seconds = (each or state.cost * seconds_per_cost) * len(wave.trials)
         untried = state.shape not in proven
         rank = (not untried, wave.round, seconds if untried else -seconds)
         # The rank first: a wave may be long.

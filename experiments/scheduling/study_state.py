@@ -260,12 +260,9 @@ class StudyState:
         """``Study.shape``, which is long to write."""
         return self.study.shape
 
+    @cached_property
     def cost(self) -> float:
         """The cost of its longest trial, up to a factor."""
-        return self._cost
-
-    @cached_property
-    def _cost(self) -> float:
         return rounds.trial_cost(self.study.budget_steps, self.study.mean_batch_size)
 
     def counts(self) -> Counts:
@@ -297,4 +294,4 @@ class StudyState:
         """The trials that this run is to train, and what its trials have cost so far."""
         counts = self.counts()
         missing = counts.left + counts.retried
-        return Remaining.of(missing, counts.wanted - missing, self.pack_seconds, self.cost())
+        return Remaining.of(missing, counts.wanted - missing, self.pack_seconds, self.cost)

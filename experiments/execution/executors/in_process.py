@@ -33,7 +33,16 @@ class InProcess(Executor):
             ExperimentError: several workers, or a GPU where there is none.
         """
         for layout in layouts:
-            _check(layout)
+            if layout.workers > 1:
+                raise ExperimentError(
+                    f"workers: {layout.workers} needs Ray, and --address none runs without it",
+                    hint="--address auto starts one on this machine; or set workers=1, or nodes=1",
+                )
+            if layout.gpus_per_worker and not torch.cuda.is_available():
+                raise ExperimentError(
+                    "the experiment asks for a GPU, but torch finds none on this machine",
+                    hint="give the --address of a cluster that has one",
+                )
 
     @classmethod
     def expected_device(cls) -> str:
@@ -53,7 +62,7 @@ class InProcessPool:
         Raises:
             ExperimentError: several workers, or a GPU where there is none.
         """
-        _check(layout)
+        InProcess.check([layout])
         self.device = InProcess.expected_device()
         driver = {**processes.identify(), "role": "driver"}
         self._ledger = Ledger(context.location, [driver])
@@ -70,16 +79,3 @@ class InProcessPool:
             trials = f"{study.optimizer_label}, batch size {study.batch_size}"
             with single_thread(), saying_exits(trials):
                 run_pack(answer, self._ledger, channel, **how)
-
-
-def _check(layout: Layout) -> None:
-    if layout.workers > 1:
-        raise ExperimentError(
-            f"workers: {layout.workers} needs Ray, and --address none runs without it",
-            hint="--address auto starts one on this machine; or set workers=1, or nodes=1",
-        )
-    if layout.gpus_per_worker and not torch.cuda.is_available():
-        raise ExperimentError(
-            "the experiment asks for a GPU, but torch finds none on this machine",
-            hint="give the --address of a cluster that has one",
-        )
