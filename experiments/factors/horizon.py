@@ -13,9 +13,8 @@ import math
 
 from experiments.amounts import Amount
 from experiments.errors import ExperimentError
+from experiments.search.space import complement, rounded
 from results.counts import count
-
-_FIGURES = 9
 
 
 def decay_factor(half_life: Amount, batch_size: int, tokens_per_example: int | None) -> float:
@@ -59,14 +58,3 @@ def weight_decay(
             hint="search learning rates over 0",
         )
     return rounded(batch_size / (learning_rate * scale))
-
-
-def rounded(x: float) -> float:
-    """To nine significant figures, since the last bits of powers differ between machines, and a
-    trial's identity must not."""
-    return float(f"{x:.{_FIGURES - 1}e}")
-
-
-def complement(x: float) -> float:
-    """1 - x, where x has nine significant figures."""
-    return round(1 - rounded(x), 15)

@@ -31,8 +31,8 @@ from pydantic import Field
 
 from experiments.amounts import EXAMPLES, TOKENS, Amount
 from experiments.errors import ExperimentError, nearest
-from experiments.factors.horizon import complement, decay_factor, rounded, weight_decay
-from experiments.search.space import Dimension, Value
+from experiments.factors.horizon import decay_factor, weight_decay
+from experiments.search.space import Dimension, Value, complement, rounded
 from experiments.typed import Count, Keys, checked
 
 if TYPE_CHECKING:

@@ -21,10 +21,15 @@ _NEAR = 1e-6
 """How near to an open end of its domain a range may come, as a share of the way to it."""
 
 
-def _round(x: float) -> float:
+def rounded(x: float) -> float:
     """To nine significant figures: the last bits of ``log`` and ``exp`` differ between machines,
     and a trial's identity must not."""
     return float(f"{x:.{_FIGURES - 1}e}")
+
+
+def complement(x: float) -> float:
+    """1 - x, where x has nine significant figures."""
+    return round(1 - rounded(x), 15)
 
 
 _ANY = Domain()
@@ -68,12 +73,11 @@ class Dimension:
         if self.scale == "integer":
             return int(min(low + math.floor(u * (high - low + 1)), high))
         if self.scale == "linear":
-            x = _round(low + u * (high - low))
+            x = rounded(low + u * (high - low))
         elif self.scale == "log":
-            x = _round(low * math.exp(u * math.log(high / low)))
+            x = rounded(low * math.exp(u * math.log(high / low)))
         else:  # from 1 - low down to 1 - high, evenly in its logarithm
-            rest = _round((1 - low) * math.exp(u * math.log((1 - high) / (1 - low))))
-            x = round(1 - rest, 15)
+            x = complement((1 - low) * math.exp(u * math.log((1 - high) / (1 - low))))
         return min(max(x, low), high)
 
     def unit(self, value: Value) -> float:
