@@ -79,9 +79,7 @@ class Optimizer(abc.ABC):
     """Whether it asks for the option ``HIDDEN``."""
 
     def whole(
-        self,
-        shapes: Mapping[str, torch.Size],
-        options: Mapping[str, Options],  # noqa: ARG002 - a hook
+        self, shapes: Mapping[str, torch.Size], options: Mapping[str, Options]
     ) -> frozenset[str]:
         """Names of the parameters that its update needs whole, of those with these shapes."""
         return frozenset() if self.elementwise else frozenset(shapes)
@@ -138,10 +136,10 @@ class Optimizer(abc.ABC):
 
     def stacked(
         self,
-        metaparameters: Sequence[Mapping[str, Value]],  # noqa: ARG002 - a hook
-        like: Tensor,  # noqa: ARG002
-        options: Mapping[str, Tensor],  # noqa: ARG002
-        parameters: Sequence[ParameterSlice],  # noqa: ARG002
+        metaparameters: Sequence[Mapping[str, Value]],
+        like: Tensor,
+        options: Mapping[str, Tensor],
+        parameters: Sequence[ParameterSlice],
     ) -> StackedUpdate | None:
         """The fused form with one model per row of ``like``; ``None`` if there is none.
 
@@ -153,8 +151,7 @@ class Optimizer(abc.ABC):
         return None
 
     def parameter_groups(
-        self,
-        named_parameters: Mapping[str, Tensor],  # noqa: ARG002 - a hook
+        self, named_parameters: Mapping[str, Tensor]
     ) -> Mapping[str, Mapping[str, float]]:
         """Options of some parameters: pattern of names -> metaparameters."""
         return {}

@@ -210,7 +210,7 @@ class MuonAdamW(torch.optim.Optimizer):
         super().__setstate__(state)
         self._share()
 
-    def step(self, closure: Any = None) -> Any:  # noqa: ARG002 - torch's signature
+    def step(self, closure: Any = None) -> Any:
         """A step of each."""
         for part in self.parts:
             part.step()

@@ -103,11 +103,7 @@ class StackedUpdate(abc.ABC):
         self.values = {name: v.to(like) for name, v in values.items()}
         self.decays = "weight_decay" in values and bool(values["weight_decay"].any())
 
-    def initialize(
-        self,
-        values: Mapping[str, Tensor],  # noqa: ARG002 - a hook
-        like: Tensor,  # noqa: ARG002
-    ) -> Mapping[str, Tensor]:
+    def initialize(self, values: Mapping[str, Tensor], like: Tensor) -> Mapping[str, Tensor]:
         """Fill ``state``, and return what is computed of ``values`` once, in float64."""
         return {}
 
@@ -120,7 +116,7 @@ class StackedUpdate(abc.ABC):
         if self.decays:
             multiply_add(gradient, weights, self.values["weight_decay"])
 
-    def evaluated(self, weights: Tensor) -> Tensor | None:  # noqa: ARG002 - a hook
+    def evaluated(self, weights: Tensor) -> Tensor | None:
         """The weights that evaluations measure, a new tensor; ``None``: the trained ones."""
         return None
 

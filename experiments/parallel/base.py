@@ -95,7 +95,7 @@ class ParallelLayout(abc.ABC):
         ends = [units * i // copies * unit for i in range(copies)] + [examples]
         return [slice(low, high) for low, high in itertools.pairwise(ends)]
 
-    def micro_batch(self, examples: int, most: int, unit: int = 1) -> int:  # noqa: ARG002
+    def micro_batch(self, examples: int, most: int, unit: int = 1) -> int:
         """Examples of a forward pass in training, of a global batch of so many: ``most`` of them
         or fewer, in whole units."""
         return most
@@ -115,15 +115,12 @@ class ParallelLayout(abc.ABC):
         """
         return model
 
-    def spread(self, model: nn.Module, plan: LayoutPlan | None) -> nn.Module:  # noqa: ARG002
+    def spread(self, model: nn.Module, plan: LayoutPlan | None) -> nn.Module:
         """``wrap``, in a layout that needs to know how the workload's model may be cut."""
         return self.wrap(model)
 
     def optimizer(
-        self,
-        model: nn.Module,
-        make: MakeOptimizer,
-        whole: Collection[str],  # noqa: ARG002 - a hook
+        self, model: nn.Module, make: MakeOptimizer, whole: Collection[str]
     ) -> torch.optim.Optimizer:
         """The optimizer of this rank, which is stepped when the gradient is in ``.grad``.
 
@@ -141,7 +138,7 @@ class ParallelLayout(abc.ABC):
             loss.backward(each.weights(loss.dtype))
             losses.add_(loss.detach().sum())
 
-    def communicate(self, model: nn.Module, how: Communication | None) -> None:  # noqa: ARG002
+    def communicate(self, model: nn.Module, how: Communication | None) -> None:
         """Sum gradients of ``model`` over the data ranks in this way; ``None``: exactly.
 
         Raises:
@@ -153,7 +150,7 @@ class ParallelLayout(abc.ABC):
                 hint="workers: 2 or more, without another layout",
             )
 
-    def communication_state(self, model: nn.Module) -> dict[str, Any]:  # noqa: ARG002
+    def communication_state(self, model: nn.Module) -> dict[str, Any]:
         """What the way of summing keeps from step to step, of all ranks, equal on every rank."""
         return {}
 
@@ -168,15 +165,11 @@ class ParallelLayout(abc.ABC):
                 p.grad = torch.zeros_like(p) if p.grad is None else p.grad
             self.reduce_gradients([p.grad for p in trained if p.grad is not None])
 
-    def gather(
-        self,
-        model: nn.Module,  # noqa: ARG002 - a hook
-        tensors: Mapping[str, Tensor],
-    ) -> dict[str, Tensor]:
+    def gather(self, model: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Whole tensors, equal on every rank, from this rank's weights or gradients by name."""
         return dict(tensors)
 
-    def part(self, model: nn.Module, name: str, whole: Tensor) -> Tensor:  # noqa: ARG002 - a hook
+    def part(self, model: nn.Module, name: str, whole: Tensor) -> Tensor:
         """What this rank holds of the whole weight or gradient of the parameter ``name``, in the
         form that the parameter has."""
         return whole

@@ -34,16 +34,12 @@ class Dimension(abc.ABC):
     """See ``ParallelLayout``."""
 
     @classmethod
-    def of(cls, layout: Layout) -> Self:  # noqa: ARG003 - a hook
+    def of(cls, layout: Layout) -> Self:
         """The dimension as a layout has it."""
         return cls()
 
     @classmethod
-    def refusal(
-        cls,
-        sizes: Mapping[str, int],  # noqa: ARG003
-        plan: LayoutPlan | None,  # noqa: ARG003 - a hook
-    ) -> tuple[str, str] | None:
+    def refusal(cls, sizes: Mapping[str, int], plan: LayoutPlan | None) -> tuple[str, str] | None:
         """Why a model cannot be cut so, and what to do; ``None``: it can.
 
         Args:
@@ -52,13 +48,7 @@ class Dimension(abc.ABC):
         """
         return None
 
-    def micro_batch(
-        self,
-        examples: int,  # noqa: ARG002
-        most: int,
-        unit: int,  # noqa: ARG002
-        sizes: Mapping[str, int],  # noqa: ARG002
-    ) -> int:
+    def micro_batch(self, examples: int, most: int, unit: int, sizes: Mapping[str, int]) -> int:
         """Examples of a forward pass of a share of so many: ``most`` or fewer, in whole units."""
         return most
 

@@ -49,11 +49,7 @@ class Sequence(Dimension):
         return None
 
     def apply(
-        self,
-        model: nn.Module,
-        plan: LayoutPlan | None,
-        mesh: DeviceMesh,
-        pieces: Pieces,  # noqa: ARG002
+        self, model: nn.Module, plan: LayoutPlan | None, mesh: DeviceMesh, pieces: Pieces
     ) -> nn.Module:
         from torch.distributed.tensor import Replicate, Shard
         from torch.distributed.tensor.parallel import (

@@ -28,11 +28,7 @@ class Zero2(Dimension):
     switch = True
 
     @classmethod
-    def refusal(
-        cls,
-        sizes: Mapping[str, int],
-        plan: LayoutPlan | None,  # noqa: ARG003 - any model
-    ) -> tuple[str, str] | None:
+    def refusal(cls, sizes: Mapping[str, int], plan: LayoutPlan | None) -> tuple[str, str] | None:
         if sizes.get("shard", 1) < 2:
             return (
                 "zero2 is about the parameters that shard cuts, and there is no shard",
@@ -41,11 +37,7 @@ class Zero2(Dimension):
         return None
 
     def apply(
-        self,
-        model: nn.Module,
-        plan: LayoutPlan | None,  # noqa: ARG002
-        mesh: DeviceMesh,  # noqa: ARG002
-        pieces: Pieces,  # noqa: ARG002
+        self, model: nn.Module, plan: LayoutPlan | None, mesh: DeviceMesh, pieces: Pieces
     ) -> nn.Module:
         from torch.distributed.fsdp import FSDPModule
 

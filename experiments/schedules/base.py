@@ -220,12 +220,12 @@ class Schedule:
 
         return factors
 
-    def acts_from(self, metaparameters: Mapping[str, Value]) -> int:  # noqa: ARG002 - a hook
+    def acts_from(self, metaparameters: Mapping[str, Value]) -> int:
         """Updates before the first one whose learning rate is another than a constant one's after
         the same warmup; of a constant one, whose warmup it is about, 0."""
         return 0
 
-    def is_constant(self, metaparameters: Mapping[str, Value]) -> bool:  # noqa: ARG002 - a hook
+    def is_constant(self, metaparameters: Mapping[str, Value]) -> bool:
         """Whether ``factor`` is known to be 1 at every step: then it is not called."""
         return False
 

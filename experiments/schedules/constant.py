@@ -13,7 +13,7 @@ class Constant(Schedule):
 
     name = "constant"
 
-    def shape(self, step: int) -> float:  # noqa: ARG002 - the same at all
+    def shape(self, step: int) -> float:
         return 1.0
 
     def is_constant(self, metaparameters: Mapping[str, Value]) -> bool:

@@ -46,7 +46,6 @@ class Lookahead(Technique):
         return moved
 
     def evaluated(self, weights: Tensors, state: State) -> Tensors:
-        del weights
         return dict(state)
 
 

@@ -180,7 +180,7 @@ class Technique:
         """
         return located(path, Path(base or "."), f"technique {self.label}: file {{}}")
 
-    def prepare(self, context: Preparation) -> Technique:  # noqa: ARG002
+    def prepare(self, context: Preparation) -> Technique:
         """The technique with what it has loaded: ``self.with_arguments({"_weights": loaded})``.
 
         Tensors belong on ``context.device``. In the other hooks they are constants: no hook changes
@@ -195,10 +195,7 @@ class Technique:
         """
         return model
 
-    def parameter_groups(
-        self,
-        named_parameters: Tensors,  # noqa: ARG002
-    ) -> Mapping[str, Mapping[str, float]]:
+    def parameter_groups(self, named_parameters: Tensors) -> Mapping[str, Mapping[str, float]]:
         """Options of trained parameters: pattern of names -> metaparameters of the optimizer.
 
         They override those of the optimizer and the workload; a ``learning_rate_factor`` multiplies
@@ -206,7 +203,7 @@ class Technique:
         """
         return {}
 
-    def augment(self, batch: Batch, step: int) -> Batch:  # noqa: ARG002
+    def augment(self, batch: Batch, step: int) -> Batch:
         """The global batch of a step as it is trained on: as many examples, in the same order.
 
         Every data rank has all of it, so that an example may be mixed with any other; tensors that
@@ -220,7 +217,7 @@ class Technique:
         """
         return batch
 
-    def before_step(self, weights: Tensors, state: State, step: Step) -> Tensors:  # noqa: ARG002
+    def before_step(self, weights: Tensors, state: State, step: Step) -> Tensors:
         """The weights from which a step begins."""
         return weights
 
@@ -243,15 +240,15 @@ class Technique:
         loss: Tensor = compute(output, batch)
         return loss
 
-    def loss(self, loss: Tensor, model: nn.Module, output: Any, batch: Batch) -> Tensor:  # noqa: ARG002
+    def loss(self, loss: Tensor, model: nn.Module, output: Any, batch: Batch) -> Tensor:
         """One loss an example, of which training minimizes the mean."""
         return loss
 
-    def start(self, weights: Tensors) -> State:  # noqa: ARG002
+    def start(self, weights: Tensors) -> State:
         """The technique's state of a model, before its first step."""
         return {}
 
-    def select(self, losses: Tensor, step: Step) -> Tensor:  # noqa: ARG002
+    def select(self, losses: Tensor, step: Step) -> Tensor:
         """The weight of each example in the loss of a step, whose sum is usually 1.
 
         Args:
@@ -266,17 +263,11 @@ class Technique:
         """See the gradient of half of the global batch beside that of all of it, means of so many
         examples (``sizes``), where ``is_due``; changes of entries of ``state`` are kept."""
 
-    def recorded(self, state: State) -> Tensors:  # noqa: ARG002
+    def recorded(self, state: State) -> Tensors:
         """Scalars that evaluations record beside their metrics, as ``train_`` and their names."""
         return {}
 
-    def perturbed(
-        self,
-        weights: Tensors,
-        gradients: Tensors,  # noqa: ARG002
-        state: State,  # noqa: ARG002
-        step: Step,  # noqa: ARG002
-    ) -> Tensors:
+    def perturbed(self, weights: Tensors, gradients: Tensors, state: State, step: Step) -> Tensors:
         """The weights at which the gradient of the same global batch is taken a second time, with
         the same random numbers. The second gradient replaces the first, and updates ``weights``.
 
@@ -284,13 +275,7 @@ class Technique:
         """
         return weights
 
-    def gradient(
-        self,
-        gradients: Tensors,
-        weights: Tensors,  # noqa: ARG002
-        state: State,  # noqa: ARG002
-        step: Step,  # noqa: ARG002
-    ) -> Tensors:
+    def gradient(self, gradients: Tensors, weights: Tensors, state: State, step: Step) -> Tensors:
         """The gradients of the update, from those of the global batch.
 
         Args:
@@ -299,21 +284,21 @@ class Technique:
         """
         return gradients
 
-    def after_step(self, weights: Tensors, state: State, step: Step) -> Tensors:  # noqa: ARG002
+    def after_step(self, weights: Tensors, state: State, step: Step) -> Tensors:
         """The weights to go on from, after the update."""
         return weights
 
-    def evaluated(self, weights: Tensors, state: State) -> Tensors:  # noqa: ARG002
+    def evaluated(self, weights: Tensors, state: State) -> Tensors:
         """The weights that evaluations measure, in the place of the trained ones."""
         return weights
 
     def metrics(
         self,
         metrics: Mapping[str, Any],
-        compute: Compute,  # noqa: ARG002
-        workload: Any,  # noqa: ARG002
-        model: nn.Module,  # noqa: ARG002
-        batch: Batch,  # noqa: ARG002
+        compute: Compute,
+        workload: Any,
+        model: nn.Module,
+        batch: Batch,
     ) -> Mapping[str, Any]:
         """What is measured of a batch, from the workload's ``metrics`` of it; those of further
         forward passes, by ``compute(model, batch)``, under other names."""
@@ -324,7 +309,7 @@ class Technique:
         """Updates made before it acts: a trial that ends by then is one without the technique."""
         return 0
 
-    def is_due(self, step: int) -> bool:  # noqa: ARG002
+    def is_due(self, step: int) -> bool:
         """Whether it does, in the step after ``step`` others, what costs much and is rarely done.
 
         ``Step.due`` says in a hook whether that is so of any model. A stack has models at different

@@ -31,7 +31,6 @@ class Clip(Technique):
             raise ValueError("give norm, value or both: {clip: {norm: 0.1}}")
 
     def gradient(self, gradients: Tensors, weights: Tensors, state: State, step: Step) -> Tensors:
-        del weights, state, step
         if self.value is not None:
             bound = self.value
             gradients = {n: g.clamp(min=-bound, max=bound) for n, g in gradients.items()}

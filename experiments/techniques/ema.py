@@ -32,5 +32,4 @@ class Ema(Technique):
         return weights
 
     def evaluated(self, weights: Tensors, state: State) -> Tensors:
-        del weights
         return dict(state)

@@ -46,7 +46,6 @@ class NoiseScale(Technique):
         return self.with_arguments({"_of": len(context.splits["train"]) if fixed else torch.inf})
 
     def check(self, workload: object, model: nn.Module, batch: Batch) -> None:
-        del workload, batch
         if has_batch_norm(model):
             raise ExperimentError(
                 "technique noise_scale needs a loss of single examples, and batch normalization "

@@ -31,7 +31,6 @@ class Sam(Technique):
     """Measure the distance relative to the size of each weight."""
 
     def perturbed(self, weights: Tensors, gradients: Tensors, state: State, step: Step) -> Tensors:
-        del state, step
         scales = {
             name: weight.abs() + _ADAPTIVE if self.adaptive else torch.ones_like(weight)
             for name, weight in weights.items()

@@ -29,7 +29,6 @@ class Augment(Technique):
     """Left and right; not for digits."""
 
     def augment(self, batch: Batch, step: int) -> Batch:
-        del step
         x = batch[0]
         check_images(x, self.label)
         examples, channels, height, width = x.shape

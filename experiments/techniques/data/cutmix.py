@@ -27,7 +27,6 @@ class Cutmix(MixedLabels):
     alpha: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
 
     def augment(self, batch: Batch, step: int) -> Batch:
-        del step
         x = batch[0]
         check_images(x, self.label)
         height, width = x.shape[-2:]

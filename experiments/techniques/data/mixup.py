@@ -24,7 +24,6 @@ class Mixup(MixedLabels):
     alpha: Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
     def augment(self, batch: Batch, step: int) -> Batch:
-        del step
         x = batch[0]
         if not x.is_floating_point():
             raise ExperimentError(

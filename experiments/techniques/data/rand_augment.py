@@ -23,7 +23,6 @@ class RandAugment(Technique):
     """How many in a row."""
 
     def augment(self, batch: Batch, step: int) -> Batch:
-        del step
         from torchvision.transforms import v2
 
         check_images(batch[0], self.label, of_bytes=True)

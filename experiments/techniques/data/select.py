@@ -24,7 +24,6 @@ class Select(Technique):
     share: Annotated[float, Field(gt=0, le=1)]
 
     def select(self, losses: Tensor, step: Step) -> Tensor:
-        del step
         count = max(1, round(self.share * len(losses)))
         chosen = losses.topk(count).indices
         return torch.zeros_like(losses).scatter(0, chosen, 1 / count)

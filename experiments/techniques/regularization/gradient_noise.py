@@ -26,7 +26,6 @@ class GradientNoise(Technique):
     decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.55
 
     def gradient(self, gradients: Tensors, weights: Tensors, state: State, step: Step) -> Tensors:
-        del weights, state
         key = mixed(step.seed + (step.number + 1) * DRAW)
         deviation = (self.variance / (1 + step.number.to(torch.float64)) ** self.decay) ** 0.5
         # One draw for all parameters: hooks of small models cost what their operations are called.

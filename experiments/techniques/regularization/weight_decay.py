@@ -49,5 +49,4 @@ class WeightDecay(Technique):
         return gradients
 
     def after_step(self, weights: Tensors, state: State, step: Step) -> Tensors:
-        del step
         return {**weights, **{name: weights[name] - taken for name, taken in state.items()}}
