@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from experiments.execution.ledger import Ledger
 from experiments.records.snapshots import leave_to_next_run
@@ -19,11 +19,9 @@ _ERROR, _INTERRUPTED = 1, 130
 _exit = os._exit
 
 
-class EndProcess(Protocol):
-    """Ends the process of a pack."""
-
-    def __call__(self, end: Callable[[], Over], ledger: Ledger, assignment: Assignment) -> None:
-        """``end()`` records what has finished; this does not return."""
+EndProcess = Callable[[Callable[[], Over], Ledger, Assignment], None]
+"""``(end, ledger, assignment)``: ends the process of a pack, after ``end()`` has recorded what has
+finished; it does not return."""
 
 
 def end_program(end: Callable[[], Over], ledger: Ledger, assignment: Assignment) -> None:

@@ -34,7 +34,7 @@ class DataParallel(ParallelLayout):
         if self.ranks.size == 1 or not isinstance(self.ranks, TorchRanks):
             super().communicate(model, how)
         else:
-            self._reducers[model] = _Reducer(model, self._group, how)
+            self._reducers[model] = _Reducer(model, self.ranks.group, how)
 
     def accumulate(self, model: nn.Module, passes: Iterable[ForwardPass], losses: Tensor) -> None:
         reducer = self._reducer(model)
@@ -80,16 +80,12 @@ class DataParallel(ParallelLayout):
         if reducer is not None and reducer.how is not None:
             reducer.how.load(state)
 
-    @property
-    def _group(self) -> dist.ProcessGroup | None:
-        return self.ranks.group if isinstance(self.ranks, TorchRanks) else None
-
     def _reducer(self, model: nn.Module) -> _Reducer | None:
         """``None``: there is nothing to sum, or the ranks are not torch's."""
         if self.ranks.size == 1 or not isinstance(self.ranks, TorchRanks):
             return None
         if model not in self._reducers:
-            self._reducers[model] = _Reducer(model, self._group, None)
+            self._reducers[model] = _Reducer(model, self.ranks.group, None)
         return self._reducers[model]
 
 

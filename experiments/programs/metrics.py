@@ -156,7 +156,6 @@ class LinesOf:
         self._lines, self._read = Followed(path), read
 
     def more(self, *, ended: bool = False) -> Iterator[Report]:
-        """As of ``Source``."""
         yield from filter(None, map(self._read, self._lines.more(ended=ended)))
 
 
@@ -168,7 +167,6 @@ class _Rows:
         self._header = b""
 
     def more(self, *, ended: bool = False) -> Iterator[Report]:
-        """As of ``Source``."""
         try:
             with self._path.open("rb") as stream:
                 first = stream.readline()
@@ -195,7 +193,6 @@ class _Events:
         self._path, self._within, self._read = path, within, 0
 
     def more(self, *, ended: bool = False) -> Iterator[Report]:
-        """As of ``Source``."""
         del ended  # half a record is none
         with self._path.open("rb") as stream:
             stream.seek(self._read)
@@ -219,7 +216,6 @@ class _Files:
         self._known: dict[Path, Source] = {}
 
     def more(self, *, ended: bool = False) -> Iterator[Report]:
-        """As of ``Source``."""
         for path in sorted(self._folder.glob(self._pattern)):
             if path not in self._known:
                 self._known[path] = self._source(path)

@@ -12,7 +12,7 @@ import copy
 import json
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from experiments.batch_sizes import BatchSizes
 from experiments.errors import ExperimentError
 from experiments.plan import WorkloadRef
 from experiments.seeds import derive
+from experiments.techniques.composed import Augmentation
 from experiments.training.batch_order import BatchOrder, BranchedOrder, SequentialOrder
 from experiments.training.prefetch import Reader
 from experiments.training.streams import ExampleStream, check_stream, collate
@@ -42,16 +43,6 @@ def _cast(batch: Batch, dtype: torch.dtype) -> Batch:
 
 Order = BatchOrder | SequentialOrder | ExampleStream
 """Which examples a trial sees at each step (``Split.order``)."""
-
-
-class Change(Protocol):
-    """What techniques make of the global batch of a step."""
-
-    def stored(self, batch: Batch, step: int) -> Batch:
-        """Of the examples as they are stored."""
-
-    def transformed(self, batch: Batch, step: int) -> Batch:
-        """Of the examples after ``Workload.transform``."""
 
 
 class Split:
@@ -144,7 +135,9 @@ class Split:
             return self._data.nbytes
         return sum(x.nbytes for x in self._data) if self.resident else 0
 
-    def fetch(self, indices: Tensor, *, training: bool, change: Change | None = None) -> Batch:
+    def fetch(
+        self, indices: Tensor, *, training: bool, change: Augmentation | None = None
+    ) -> Batch:
         """The examples ``indices`` (any order), transformed, floats in the trial's precision.
 
         ``change``: what techniques make of a batch of step 0.
@@ -183,7 +176,7 @@ class Split:
             self._reader.close()
 
     def fetch_step(
-        self, order: Order, part: slice, seed: int, step: int, change: Change | None = None
+        self, order: Order, part: slice, seed: int, step: int, change: Augmentation | None = None
     ) -> Batch:
         """``part`` of the global batch of one trial's step, augmented.
 
@@ -194,7 +187,7 @@ class Split:
             return tuple(x[part] for x in whole)
         return self._finish(self._drawn(order, part, seed, step), training=True)
 
-    def _changed(self, raw: Batch, change: Change, step: int = 0) -> Batch:
+    def _changed(self, raw: Batch, change: Augmentation, step: int = 0) -> Batch:
         count, stored = len(raw), change.stored(raw, step)
         finished = self._finish(stored[:count], training=True)
         # What techniques append, labels of partners, is made again of the transformed labels.
