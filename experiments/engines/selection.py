@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 
-import workloads
 from experiments.engines.base import Engine
 from experiments.engines.module import ModuleEngine
 from experiments.engines.randomness import RandomDraws
@@ -27,7 +26,7 @@ from experiments.engines.stack import Stack, width_of
 from experiments.engines.stacked import StackedEngine
 from experiments.engines.updates import make_update
 from experiments.errors import ExperimentError
-from experiments.identity import optimizer_identity, technique_identity
+from experiments.identity import optimizer_identity
 from experiments.optimizers.trial_run import GRADIENTS, OptimizerRun
 from experiments.optimizers.user_optimizer import UserOptimizer
 from experiments.parallel.ranks import UnconnectedRank
@@ -122,8 +121,6 @@ def make_engine(kind: str, context: StudyContext, trials: Sequence[Trial]) -> En
     Raises:
         ExperimentError: ``stacked`` was asked for and the workload cannot be stacked.
     """
-    if not trials:
-        kind = "module"
     if kind == "auto":
         kind = context.layout.ranks.agree(choose(context, trials))
     elif kind == "stacked" and (reason := optimizer_refusal(context, trials)):
@@ -174,17 +171,13 @@ def stacking_refusal(context: StudyContext, trials: Sequence[Trial]) -> str | No
     if any(context.tuned_fields(t) for t in trials):
         return "a tuned metaparameter is a field of the workload"
     study = context.study
-    identity = json.dumps(workloads.identity(context.workload), sort_keys=True)
     if context.precision.scales:
         return "each model's loss is scaled by itself in float16"
     if reason := context.techniques.stacking_refusal(trials[0].metaparameters):
         return reason
-    technique = technique_identity(study.technique, study.workload.base)
-    optimizer = json.dumps(optimizer_identity(context.optimizer, study.workload.base))
     key = (
-        identity,
-        json.dumps(technique, sort_keys=True),
-        optimizer,
+        context.identity,
+        json.dumps(optimizer_identity(context.optimizer, study.workload.base)),
         study.batch_size,
         study.ramp,
         study.layout,

@@ -8,7 +8,6 @@ arithmetic of a small model.
 from __future__ import annotations
 
 import contextlib
-import json
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,12 +20,10 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
-import workloads
 from experiments.engines.metric_sums import OUTPUTS
 from experiments.engines.randomness import ExampleRandomness, RandomDraws
 from experiments.engines.tracing.sequence_functions import SequenceFunctions
 from experiments.engines.tracing.simplify import simplified
-from experiments.identity import technique_identity
 from experiments.optimizers.stacked_update import ALIGNMENT, ParameterSlice
 from experiments.training.study_context import StudyContext
 from workloads import Batch
@@ -368,8 +365,7 @@ class StackedStep:
         owner = self._owner if dict(self.base.named_buffers()) else context.techniques.prepared
         return (
             owner,
-            json.dumps(workloads.identity(context.workload), sort_keys=True),
-            json.dumps(technique_identity(study.technique, study.workload.base), sort_keys=True),
+            *context.identity,
             study.technique_steps if context.techniques.uses_budget else None,
             context.device,
             context.dtype,

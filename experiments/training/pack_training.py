@@ -51,8 +51,7 @@ class Training:
         self.pack = pack
         context = StudyContext.load(pack.study, device, group)
         first = [trials[t] for t in saved.trials] if saved else list(pack.trials)
-        if first:
-            check_contract(context, first[0])
+        check_contract(context, first[0])
         engine = make_engine(saved.engine if saved else pack.engine, context, first)
         self.engine = engine.kind
         self._engine: Engine = engine

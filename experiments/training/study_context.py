@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -79,6 +80,14 @@ class StudyContext:
                     hint=nearest(name, splits),
                 )
         return replace(context, techniques=_prepared(context))
+
+    @functools.cached_property
+    def identity(self) -> tuple[str, ...]:
+        """The workload, and the techniques with the files that they read: what has the same
+        computes the same of equal settings."""
+        technique = technique_identity(self.study.technique, self.study.workload.base)
+        parts = workloads.identity(self.workload), technique
+        return tuple(json.dumps(part, sort_keys=True) for part in parts)
 
     @property
     def train(self) -> Split:
@@ -164,14 +173,8 @@ def _prepared(context: StudyContext) -> Techniques:
     """The techniques with what they have loaded: for all packs of a study the same objects."""
     if not context.techniques.define("prepare"):
         return context.techniques
-    study = context.study
-    files = technique_identity(study.technique, study.workload.base)
-    key = (
-        repr(study),
-        json.dumps(files, sort_keys=True),  # an edited file is read again
-        json.dumps(workloads.identity(context.workload), sort_keys=True),
-        context.device,
-    )
+    # By identity, so that an edited file is read again.
+    key = (repr(context.study), context.identity, context.device)
     if key not in _loaded:
         _loaded[key] = context.techniques.prepare(context)
         while len(_loaded) > _STUDIES:
