@@ -132,6 +132,18 @@ def _stacked(models: int, tensors: Any, dims: Any) -> list[Any]:
     ]
 
 
+class _Gradient(torch.autograd.Function):
+    """The gradient of one of the functions below, which is not differentiated again."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @classmethod
+    def vmap(cls, info: Any, in_dims: Any, *inputs: Any) -> Any:
+        return cls.forward(*_stacked(info.batch_size, inputs, in_dims)), 0
+
+
 class _Linear(torch.autograd.Function):
     """x (n, in), weight (out, in), bias (out) or None -> (n, out)."""
 
@@ -189,7 +201,7 @@ class _LayerNorm(torch.autograd.Function):
         return made, (0, 0, 0, 0)
 
 
-class _LayerNormGradient(torch.autograd.Function):
+class _LayerNormGradient(_Gradient):
     """The gradient of x; its kernel treats each row by itself."""
 
     @staticmethod
@@ -198,14 +210,6 @@ class _LayerNormGradient(torch.autograd.Function):
             gradient, x, x.shape[-1:], mean, rstd, None, None, [True, False, False]
         )[0]
         return of_x
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        pass
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, *inputs: Any) -> Any:
-        return _LayerNormGradient.forward(*_stacked(info.batch_size, inputs, in_dims)), 0
 
 
 class _Attention(torch.autograd.Function):
@@ -235,7 +239,7 @@ class _Attention(torch.autograd.Function):
         return _unfolded(info.batch_size, made), (0, 0)
 
 
-class _AttentionGradient(torch.autograd.Function):
+class _AttentionGradient(_Gradient):
     """The gradients of query, key and value."""
 
     @staticmethod
@@ -252,10 +256,6 @@ class _AttentionGradient(torch.autograd.Function):
         return _aten._scaled_dot_product_flash_attention_for_cpu_backward(
             gradient, query, key, value, mixed, log_sums, 0.0, causal, scale=scale
         )
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        pass
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *inputs: Any) -> Any:
@@ -285,7 +285,7 @@ class _CrossEntropy(torch.autograd.Function):
         return _CrossEntropy.forward(*_stacked(info.batch_size, inputs, in_dims)), (0, 0)
 
 
-class _CrossEntropyGradient(torch.autograd.Function):
+class _CrossEntropyGradient(_Gradient):
     """gradient · (probability - 1 for the target, else gradient · probability)."""
 
     @staticmethod
@@ -293,14 +293,6 @@ class _CrossEntropyGradient(torch.autograd.Function):
         of_target = torch.full_like(gradient, -1.0)[..., None]
         difference = logs.exp().scatter_add_(-1, target[..., None], of_target)
         return difference.mul_(gradient[..., None])
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        pass
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, *inputs: Any) -> Any:
-        return _CrossEntropyGradient.forward(*_stacked(info.batch_size, inputs, in_dims)), 0
 
 
 def _folded(models: int, tensors: Any, dims: Any) -> list[Any]:
