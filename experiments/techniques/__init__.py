@@ -67,13 +67,8 @@ def data_files(described: Mapping[str, Any], base: str | None) -> dict[str, dict
         ExperimentError: as ``load``.
         WorkloadError: there is no such file.
     """
-    files = {}
-    for name, arguments in described.items():
-        if name in OTHER_KEYS:
-            continue
-        kind = TECHNIQUES.get_class(name, base)
-        if kind.data_files is Technique.data_files:
-            continue
-        part = make_technique(kind, name, arguments)
-        files[name] = {path: part.located(path, base) for path in listed(part.data_files())}
-    return files
+    return {
+        name: {path: part.located(path, base) for path in listed(part.data_files())}
+        for name, part in load(described, base).parts.items()
+        if part.defines("data_files")
+    }
