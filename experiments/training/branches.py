@@ -44,8 +44,6 @@ class Branch:
     ends: tuple[int, ...]
     """The steps at which they are measured, counted from the trial's first one; of a program the
     step at which they end."""
-    checkpoint: str | None = None
-    """Of a program: the name of the one that they were begun from."""
 
     def moved(self, step: int) -> Branch:
         """The same from another step, the one at which a program's checkpoint was."""
