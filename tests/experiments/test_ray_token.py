@@ -66,7 +66,7 @@ def test_a_stranger_is_refused(tmp_path: Path) -> None:
 def test_a_token_is_new_each_time_and_leaves_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(token, "_reload", lambda: None)
+    monkeypatch.setattr(token, "reload_token", lambda: None)
     for name in (token.MODE, token.TOKEN, token.PATH):
         monkeypatch.delenv(name, raising=False)
     tokens = set()

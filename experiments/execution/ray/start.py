@@ -18,7 +18,7 @@ from experiments.errors import ExperimentError
 from experiments.execution.process_end import end_without_cluster
 from experiments.execution.ray.head import watching_head
 from experiments.execution.ray.owner import read_own
-from experiments.execution.ray.token import forget_token, private_token
+from experiments.execution.ray.token import private_token, reload_token
 from experiments.execution.staging import Staged
 from experiments.training.threads import KEPT
 from results.run_state import processes
@@ -141,7 +141,7 @@ class LocalRay:
                 while not self._over.wait(0.5) and threading.main_thread().is_alive():
                     pass
                 import_ray().shutdown()
-                forget_token()
+                reload_token()
 
     def _find_or_start(self) -> None:
         try:

@@ -28,7 +28,7 @@ def private_token() -> Iterator[None]:
         return
     os.environ.update({MODE: "token", TOKEN: secrets.token_hex(_BYTES)})
     try:
-        _reload()
+        reload_token()
         yield
     finally:
         # Ray has read both by now. A program that the driver starts later has no use for them.
@@ -36,13 +36,9 @@ def private_token() -> Iterator[None]:
             os.environ.pop(name, None)
 
 
-def forget_token() -> None:
-    """After the end of our Ray: another one, to which this process connects, has another token."""
-    _reload()
-
-
-def _reload() -> None:
-    """Have Ray read its variables again; a Ray without tokens has nothing to read."""
+def reload_token() -> None:
+    """Have Ray read its variables again, after the end of ours too: another one, to which this
+    process connects, has another token. A Ray without tokens has nothing to read."""
     try:
         from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
     except ImportError:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import ray
 from ray.exceptions import RayError
@@ -24,7 +24,6 @@ from experiments.scheduling.messages import Assignment, Ended, Message, Over
 from experiments.training.threads import use_single_thread
 from results.storage.location import Location
 
-T = TypeVar("T")
 _ledgers: dict[Location, Ledger] = {}
 
 
@@ -71,18 +70,20 @@ def train_alone(config: dict[str, Any], context: WorkerContext) -> None:
     with notice.packs_end_on_sigterm(line) as line:
         # Tune takes reports of one thread.
         reported = replace(line, send=reporting(line.send))
-        guarded(
-            pack,
-            line.send,
-            lambda: run_pack(
+        try:
+            run_pack(
                 context.localize(ray.get(context.mailbox.ask.remote(pack))),
                 context.ledger(),
                 reported,
                 trainer=context.trainer,
                 pace=context.pace,
                 leave=partial(_leave, line.send),
-            ),
-        )
+            )
+        except RayError:
+            raise
+        # Ray Tune takes any other for a dead worker, and would try its pack again.
+        except (Exception, SystemExit) as error:
+            line.send(Over(pack=pack, end="failed", failure=describe(error)))
     context.mailbox.leave.remote(pack)
 
 
@@ -98,21 +99,6 @@ def _leave(
     ledger.release(assignment.pack.id)
     send(ended)
     os._exit(1)
-
-
-def guarded(pack: str, send: Callable[[Over], None], run: Callable[[], T]) -> T | Over:
-    """Call ``run()`` and send its exception as the pack's failure; only Ray's exceptions pass.
-
-    Ray Tune takes any exception for a dead worker, and would try its pack again.
-    """
-    try:
-        return run()
-    except RayError:
-        raise
-    except (Exception, SystemExit) as error:
-        end = Over(pack=pack, end="failed", failure=describe(error))
-        send(end)
-        return end
 
 
 def reporting(send: Callable[[Message], None]) -> Callable[[Message], None]:
