@@ -14,7 +14,7 @@ from torch import Tensor
 
 from experiments.plan import Trial
 from experiments.training.evaluation.misses import MissTest
-from experiments.training.evaluation.parts import SplitParts
+from experiments.training.evaluation.parts import Parts
 from experiments.training.study_context import StudyContext
 
 
@@ -45,7 +45,7 @@ class Engine(abc.ABC):
         self,
         split: str,
         rows: Sequence[int] | None = None,
-        parts: SplitParts | None = None,
+        parts: Parts | None = None,
         tests: Sequence[MissTest] = (),
     ) -> list[dict[str, float]]:
         """The metrics of ``rows`` (all trials) on a split: sums over counts, of all ranks.

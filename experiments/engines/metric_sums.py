@@ -13,7 +13,7 @@ from torch import Tensor
 
 from experiments.parallel import ParallelLayout
 from experiments.training.evaluation.misses import MissTest
-from experiments.training.evaluation.parts import SplitParts
+from experiments.training.evaluation.parts import Parts
 from experiments.training.splits import Split
 from workloads import Batch, Workload
 from workloads.checks import check_split_metrics
@@ -146,7 +146,7 @@ def measure(
     chunk: int,
     metrics_of: Callable[[Batch], tuple[Mapping[str, Any], Any]],
     models: Sequence[int],
-    parts: SplitParts | None = None,
+    parts: Parts | None = None,
     tests: Sequence[MissTest] = (),
 ) -> list[dict[str, float]]:
     """The metrics of ``models`` (positions in ``sums``): on the whole split, or on as many of its
@@ -158,7 +158,7 @@ def measure(
         metrics_of: a batch's metrics, and a single model's output.
     """
     means: list[dict[str, float]] = [{} for _ in models]
-    for number, part in enumerate(parts.parts if parts else (None,)):
+    for number, part in enumerate(parts or (None,)):
         examples = len(data if part is None else part)
         share, passes = layout.share(examples), layout.passes(examples, chunk)
         places = chunks(share, chunk, passes)

@@ -18,7 +18,7 @@ from experiments.engines.randomness import RandomDraws
 from experiments.engines.single_model import SingleModel
 from experiments.plan import Trial
 from experiments.training.evaluation.misses import MissTest
-from experiments.training.evaluation.parts import SplitParts
+from experiments.training.evaluation.parts import Parts
 from experiments.training.micro_batch import chunk_size, micro_batch
 from experiments.training.study_context import StudyContext
 
@@ -94,7 +94,7 @@ class ModuleEngine(Engine):
         self,
         split: str,
         rows: Sequence[int] | None = None,
-        parts: SplitParts | None = None,
+        parts: Parts | None = None,
         tests: Sequence[MissTest] = (),
     ) -> list[dict[str, float]]:
         runs = self.runs if rows is None else [self.runs[i] for i in rows]

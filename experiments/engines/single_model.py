@@ -23,7 +23,7 @@ from experiments.optimizers.schedule_free import evaluated_weights
 from experiments.parallel.base import ForwardPass
 from experiments.plan import Trial
 from experiments.training.evaluation.misses import MissTest
-from experiments.training.evaluation.parts import SplitParts
+from experiments.training.evaluation.parts import Parts
 from experiments.training.micro_batch import buffers_kept
 from experiments.training.study_context import StudyContext
 from workloads import Batch
@@ -248,7 +248,7 @@ class SingleModel(Models):
         self,
         split: str,
         chunk: int,
-        parts: SplitParts | None = None,
+        parts: Parts | None = None,
         tests: Sequence[MissTest] = (),
     ) -> dict[str, float]:
         """The metrics on a split, at most ``chunk`` examples at a time (``Engine.evaluate``)."""

@@ -25,7 +25,7 @@ from experiments.engines.step import Hooks, Models
 from experiments.engines.updates import Update, learning_rates, make_update
 from experiments.plan import Trial
 from experiments.training.evaluation.misses import MissTest
-from experiments.training.evaluation.parts import FIRST, SplitParts
+from experiments.training.evaluation.parts import FIRST, Parts
 from experiments.training.micro_batch import chunk_size, micro_batch
 from experiments.training.study_context import StudyContext
 from workloads import Batch
@@ -149,7 +149,7 @@ class StackedEngine(Engine, Models):
         self,
         split: str,
         rows: Sequence[int] | None = None,
-        parts: SplitParts | None = None,
+        parts: Parts | None = None,
         tests: Sequence[MissTest] = (),
     ) -> list[dict[str, float]]:
         data, layout = self.context.splits[split], self.context.layout

@@ -159,7 +159,7 @@ def _share_read(probe: _Probe, count: int) -> float:
     parts = parts_of(probe.context)
     if parts is None:
         return 1.0
-    examples = sum(len(part) for part in parts.parts)
+    examples = sum(len(part) for part in parts)
     whole = min(count, _WHOLE)
     share = (whole + (count - whole) * min(1.0, _EXAMPLES_OF_A_MISS / examples)) / count
     return min(1.0, share * probe.models)

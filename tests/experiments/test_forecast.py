@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from experiments.config.compile import load
 from experiments.execution import forecast as module
 from experiments.execution.forecast import PROBE_SECONDS, Forecast, _Probe, forecast, packs
-from experiments.training.evaluation.parts import SplitParts
+from experiments.training.evaluation.parts import split_parts
 from experiments.training.evaluation_grid import evaluation_steps
 from tests.problems import study
 
@@ -82,7 +82,7 @@ def test_evaluations_that_end_early_read_a_part(
     of its models."""
     settings = "grid.batch_size=8", f"engine={engine}"
     of, whole = _forecasts(*settings)[8]
-    monkeypatch.setattr(module, "parts_of", lambda _: SplitParts.of(6000))
+    monkeypatch.setattr(module, "parts_of", lambda _: split_parts(6000))
     part = _forecasts(*settings)[8][1]
     count = len(evaluation_steps(1.05, of.budget_steps))
     share = (10 + (count - 10) / 20) / count

@@ -15,7 +15,7 @@ from experiments.plan import Pack, Study, WorkloadRef
 from experiments.training.evaluation import misses
 from experiments.training.evaluation.evaluator import Evaluator
 from experiments.training.evaluation.misses import MissTest, Values
-from experiments.training.evaluation.parts import FIRST, SplitParts
+from experiments.training.evaluation.parts import FIRST, split_parts
 from results.targets.target import Target
 from tests.problems import (
     engine,
@@ -38,7 +38,7 @@ LOSS = Target.parse("validation_loss < 1")
 def ended_at(values: Values, target: Target | None) -> tuple[int, MissTest]:
     """How many of the values are read, in the parts of a split of their number."""
     test, read = MissTest(target, len(values)), 0
-    for part in SplitParts.of(len(values)).parts:
+    for part in split_parts(len(values)):
         order = part.numpy()
         test.read(values[order], len(order))
         read += len(order)
@@ -49,10 +49,10 @@ def ended_at(values: Values, target: Target | None) -> tuple[int, MissTest]:
 
 @pytest.mark.parametrize("examples", [1000, 1001, 5000, 50_000])
 def test_parts_hold_each_example_once_in_one_order(examples: int) -> None:
-    parts = SplitParts.of(examples).parts
+    parts = split_parts(examples)
     assert torch.equal(torch.cat(parts).sort()[0], torch.arange(examples))
     assert [len(part) for part in parts[:3]] == [FIRST, FIRST, 2 * FIRST]
-    assert all(map(torch.equal, parts, SplitParts.of(examples).parts))
+    assert all(map(torch.equal, parts, split_parts(examples)))
     assert not torch.equal(parts[0].sort()[0], torch.arange(FIRST))
 
 
@@ -123,7 +123,7 @@ def test_a_hit_is_hardly_ever_taken_for_a_miss(
         wrong += ended_at(values, hit)[1].sample is not None
         early += ended_at(values, missed)[1].sample is not None
     misses._most_excluded.cache_clear()
-    parts = len(SplitParts.of(2000).parts)
+    parts = len(split_parts(2000))
     # The hypergeometric test is made once a part, the bet counts all of them.
     most = 0.05 * (parts if set(values) <= {0.0, 1.0} else 1)
     assert wrong <= runs * most + 3 * math.sqrt(runs * most)
@@ -133,11 +133,11 @@ def test_a_hit_is_hardly_ever_taken_for_a_miss(
 def test_values_of_which_nothing_is_known_are_read_to_the_end() -> None:
     rng = np.random.default_rng(0)
     negative = rng.standard_normal(2000) + 9
-    negative[SplitParts.of(2000).parts[0][5]] = -1.0
+    negative[split_parts(2000)[0][5]] = -1.0
     broken = np.full(2000, 9.0)
-    broken[SplitParts.of(2000).parts[0][5]] = np.nan
+    broken[split_parts(2000)[0][5]] = np.nan
     above = rng.random(2000) * 0.1
-    above[SplitParts.of(2000).parts[0][5]] = 2.0
+    above[split_parts(2000)[0][5]] = 2.0
     for values, target in ((negative, LOSS), (broken, LOSS), (above, ACCURACY)):
         read, test = ended_at(values, target)
         assert (read, test.sample) == (2000, None)
@@ -164,7 +164,7 @@ def test_the_sample_says_where_the_whole_lies() -> None:
         assert sample.interval_low <= values.mean() <= sample.interval_high
         better = sample.interval_low if target.lower_is_better else sample.interval_high
         assert not target.hit(better)
-        seen = values[torch.cat(SplitParts.of(5000).parts)[:read].numpy()]
+        seen = values[torch.cat(split_parts(5000))[:read].numpy()]
         expected = stats.tstd(seen) * math.sqrt((1 - read / 5000) / read)
         assert sample.standard_error == pytest.approx(expected)
         assert abs(seen.mean() - values.mean()) < 6 * sample.standard_error

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from experiments.engines.base import Engine
 from experiments.training.evaluation.misses import MissTest, Sample
-from experiments.training.evaluation.parts import SplitParts
+from experiments.training.evaluation.parts import Parts, split_parts
 from experiments.training.study_context import StudyContext
 from results.targets.target import Target
 
@@ -29,7 +29,7 @@ class Measured:
     """Set where only a part of the split was read, of which the metrics are."""
 
 
-def parts_of(context: StudyContext) -> SplitParts | None:
+def parts_of(context: StudyContext) -> Parts | None:
     """The parts in which a study's evaluations read their split; ``None``: they read all of it."""
     study, split = context.study, context.splits[context.evaluated[0]]
     divided = (
@@ -40,7 +40,7 @@ def parts_of(context: StudyContext) -> SplitParts | None:
         and not split.iterable
         and len(split) >= SMALLEST
     )
-    return SplitParts.of(len(split)) if divided else None
+    return split_parts(len(split)) if divided else None
 
 
 class Evaluator:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -14,27 +13,25 @@ FIRST = 128
 """Examples that every evaluation reads."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SplitParts:
-    """Parts of a split; after each it is asked whether a miss is certain.
+Parts = tuple[Tensor, ...]
+"""Places of the examples of a split, together each of them once. After each part it is asked
+whether a miss is certain."""
+
+
+def split_parts(examples: int) -> Parts:
+    """Parts of 128, 128, 256, 256, 512, 512 … of ``examples`` in one random order, the last one
+    longer.
 
     They depend on the split's length alone: where a trial's evaluation ends depends on nothing but
     the trial.
     """
-
-    parts: tuple[Tensor, ...]
-    """Places of the examples in the split, together each of them once."""
-
-    @classmethod
-    def of(cls, examples: int) -> SplitParts:
-        """Parts of 128, 128, 256, 256, 512, 512 … of ``examples`` in one random order, the last
-        one longer."""
-        generator = torch.Generator().manual_seed(derive("evaluation", examples))
-        order = torch.randperm(examples, generator=generator)
-        sizes: list[int] = []
-        for exponent in itertools.count():
-            size = FIRST * 2 ** (exponent // 2)
-            if sum(sizes) + 2 * size > examples:
-                break
-            sizes.append(size)
-        return cls(parts=order.split([*sizes, examples - sum(sizes)]))
+    generator = torch.Generator().manual_seed(derive("evaluation", examples))
+    order = torch.randperm(examples, generator=generator)
+    sizes: list[int] = []
+    for exponent in itertools.count():
+        size = FIRST * 2 ** (exponent // 2)
+        if sum(sizes) + 2 * size > examples:
+            break
+        sizes.append(size)
+    parts: Parts = order.split([*sizes, examples - sum(sizes)])
+    return parts
