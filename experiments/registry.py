@@ -10,7 +10,7 @@ import functools
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -22,6 +22,27 @@ T = TypeVar("T")
 
 _AS = re.compile(r"(?P<name>.*\S)\s+as\s+(?P<display_name>[^\s:/][^:/]*?)\s*")
 """A display name is not a path: ``runs as is/my_opt.py:Lion`` has none."""
+
+
+def find_packaged(package: str, entry: type[T], *, folders: bool = False) -> dict[str, type[T]]:
+    """The classes in a folder that derive from ``entry`` and have a ``name``, by it, file by file.
+
+    ``folders``: whether folders of it are searched too.
+    """
+    classes: dict[str, type[T]] = {}
+    for info in pkgutil.iter_modules(importlib.import_module(package).__path__):
+        module = importlib.import_module(f"{package}.{info.name}")
+        for value in vars(module).values():
+            if (
+                isinstance(value, type)
+                and issubclass(value, entry)
+                and value.__module__ == module.__name__
+                and isinstance(name := vars(value).get("name"), str)
+            ):
+                classes[name] = value
+        if info.ispkg and folders:
+            classes |= find_packaged(module.__name__, entry, folders=True)
+    return classes
 
 
 class Registry(Generic[T]):
@@ -57,25 +78,8 @@ class Registry(Generic[T]):
 
     @functools.cached_property
     def packaged(self) -> Mapping[str, type[T]]:
-        """The packaged classes by name, file by file."""
-        classes: dict[str, type[T]] = {}
-        for path in self._modules(self.package):
-            module = importlib.import_module(path)
-            for value in vars(module).values():
-                if (
-                    isinstance(value, type)
-                    and issubclass(value, self.entry)
-                    and value.__module__ == module.__name__
-                    and isinstance(name := vars(value).get("name"), str)
-                ):
-                    classes[name] = value
-        return classes
-
-    def _modules(self, package: str) -> Iterator[str]:
-        for info in pkgutil.iter_modules(importlib.import_module(package).__path__):
-            yield f"{package}.{info.name}"
-            if info.ispkg and self.folders:
-                yield from self._modules(f"{package}.{info.name}")
+        """The packaged classes by name."""
+        return find_packaged(self.package, self.entry, folders=self.folders)
 
     def names(self) -> list[str]:
         """The names of the packaged entries."""

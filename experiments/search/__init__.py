@@ -10,10 +10,9 @@ A new method is one file of this folder, with a subclass of ``Table`` that has a
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Mapping, Sequence
 
+from experiments.registry import find_packaged
 from experiments.search.base import Row, Space, Table
 from experiments.search.space import Value
 
@@ -27,16 +26,8 @@ __all__ = [
 ]
 
 
-def _discover() -> dict[str, type[Table]]:
-    methods: dict[str, type[Table]] = {}
-    for file in pkgutil.iter_modules(__path__):
-        for kind in vars(importlib.import_module(f"{__name__}.{file.name}")).values():
-            if isinstance(kind, type) and issubclass(kind, Table) and "name" in vars(kind):
-                methods[kind.name] = kind
-    return dict(sorted(methods.items(), key=lambda item: item[0] != "sobol"))
-
-
-METHODS = _discover()
+_BY_FILE = find_packaged(__name__, Table)  # type: ignore[type-abstract]
+METHODS = dict(sorted(_BY_FILE.items(), key=lambda item: item[0] != "sobol"))
 DRAWN_AT_MOST = 4
 """Times the trials wanted: how many rows of a table may be drawn to find so many feasible, and how
 many trials an enlargement may add."""
