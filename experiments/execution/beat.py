@@ -35,7 +35,7 @@ _INTERVALS = 20
 _GAP_SECONDS = 5.0
 """Most seconds that count between two beats: in longer ones the process did not run, since it was
 suspended or its machine slept."""
-_SIGNAL = getattr(signal, "SIGURG", None)
+_SIGNAL = signal.SIGURG
 """Interrupts what waits in the main thread. Nobody else's program uses it in Python; where no
 handler is installed it does nothing."""
 
@@ -142,13 +142,13 @@ class Beat:
     @contextmanager
     def interrupting(self) -> Iterator[None]:
         """Inside, the training of this thread can be interrupted."""
-        in_main = self._trains is threading.main_thread() and _SIGNAL is not None
-        before = signal.signal(_SIGNAL, self._raise) if in_main and _SIGNAL is not None else None
+        in_main = self._trains is threading.main_thread()
+        before = signal.signal(_SIGNAL, self._raise) if in_main else None
         try:
             yield
         finally:
             self._stage = None
-            if in_main and _SIGNAL is not None:
+            if in_main:
                 signal.signal(_SIGNAL, before)
             elif self.cuts:  # one that is on its way is taken back
                 _raise_in(self._trains, None)
@@ -230,7 +230,7 @@ class Beat:
         """Raise ``Cut`` in the training thread, if it comes back to Python."""
         if self._stage is None:
             return
-        if self._trains is not threading.main_thread() or _SIGNAL is None:
+        if self._trains is not threading.main_thread():
             _raise_in(self._trains, Cut)
         elif self._trains.ident is not None:
             signal.pthread_kill(self._trains.ident, _SIGNAL)

@@ -149,9 +149,9 @@ def _retargeted(row: Mapping[str, Any], target: Target, steps: pd.Series) -> dic
     return {**amended, "stop_reason": "budget"} if row["stop_reason"] == "target" else amended
 
 
-def join_searches(store: Store, states: Sequence[StudyState]) -> int:
+def join_searches(store: Store, states: Sequence[StudyState]) -> None:
     """Write into the rows of trials that other searches have recorded, and that those of
-    ``states`` have drawn too, that they belong to both; how many.
+    ``states`` have drawn too, that they belong to both.
 
     Trials that are being trained are left to a later call; the rows of those that will be
     trained again get it when they end.
@@ -163,12 +163,12 @@ def join_searches(store: Store, states: Sequence[StudyState]) -> int:
         if state.study.search.id not in state.searches_of(trial.id) and not state.need(trial.id)
     }
     if not shared:
-        return 0
+        return
     claims = Claims(store.location)
     claimed = {trial for claim in claims.live() for trial in claim["trials"]}
     claim = claims.take(_CLAIM, sorted(shared.keys() - claimed))
     if claim is None:
-        return 0
+        return
     try:
         rows = of_trials(store, shared.keys() - claimed).trial_rows.to_pylist()
         for row in rows:
@@ -184,7 +184,6 @@ def join_searches(store: Store, states: Sequence[StudyState]) -> int:
     for trial, (state, index) in shared.items():
         if trial not in claimed:
             state.join(trial, state.study.search.id, index)
-    return len(rows)
 
 
 def notes_of_other_searches(states: Sequence[StudyState]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 
 import ray
@@ -26,7 +25,6 @@ class Place:
 
     node: str
     address: str
-    pid: int
 
 
 class Rank:
@@ -45,9 +43,9 @@ class Rank:
         self._address = process_group.LOOPBACK
 
     def place(self) -> Place:
-        """Its node, the address of that, its process."""
+        """Its node, and the address of that."""
         node = ray.get_runtime_context().get_node_id()
-        return Place(node=node, address=ray.util.get_node_ip_address(), pid=os.getpid())
+        return Place(node=node, address=ray.util.get_node_ip_address())
 
     def open_store(self, address: str) -> int:
         """The port of a new store, on rank 0."""
