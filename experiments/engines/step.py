@@ -10,30 +10,37 @@ from __future__ import annotations
 import abc
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.func import vmap
 
-from experiments.engines.half_batch import HalfGradients, Observers
+from experiments.engines.half_batch import Observers, half_of
 from experiments.engines.randomness import refuse_random_numbers
 from experiments.plan import Trial
 from experiments.seeds import derive
 from experiments.techniques import Step, Techniques
+from experiments.training.study_context import StudyContext
 from workloads import Batch
 
 HOOKS = ("before_step", "select", "observe", "perturbed", "gradient", "after_step")
 """Those that are called in a step, besides those of the forward pass."""
 
 
-class Models(HalfGradients):
+class Models(abc.ABC):
     """One model in training, or a stack of them.
 
     Tensors of a stack have the models as first dimension; those of one model are its own.
     """
 
+    stacked: ClassVar[bool]
+    context: StudyContext
     hooks: Hooks
+    size: int
+    """Examples of the global batch of the present steps."""
+    share: slice
+    """This rank's examples of it."""
     skipped = 0
     """Steps without an update, whose scaled gradient overflowed."""
 
@@ -64,6 +71,21 @@ class Models(HalfGradients):
             hooks.change("after_step")
         self.finish_step()
 
+    def half_gradient(self, batch: Batch) -> dict[str, Tensor]:
+        """The gradient of the mean loss over the first half of each rank's examples."""
+        size, share, layout = self.size, self.share, self.context.layout
+        self.size = half_of(size, layout.data_ranks)
+        part = layout.share(self.size)
+        count = part.stop - part.start
+        self.share = slice(share.start, share.start + count)
+        losses = self.loss_sums().clone()
+        with self.buffers_kept():
+            self.take_gradient(tuple(x.narrow(int(self.stacked), 0, count) for x in batch), None)
+        # Where models are at different steps, it is not due in all of them.
+        self.loss_sums().copy_(losses)
+        self.size, self.share = size, share
+        return {name: gradient.clone() for name, gradient in self.gradients().items()}
+
     @abc.abstractmethod
     def begin(self, steps: Sequence[int]) -> Tensor | float:
         """Set learning rates, and keys of random numbers, for the step after so many.
@@ -74,6 +96,10 @@ class Models(HalfGradients):
     @abc.abstractmethod
     def losses(self, batch: Batch) -> Tensor:
         """The loss of each example of the global batch, on every rank; without a gradient."""
+
+    @abc.abstractmethod
+    def loss_sums(self) -> Tensor:
+        """The running sum of all losses, of each model: once not finite, it never is again."""
 
     @abc.abstractmethod
     def take_gradient(self, batch: Batch, examples: Tensor | None) -> None:
@@ -95,7 +121,7 @@ class Models(HalfGradients):
     def update_weights(self) -> None:
         """Let the optimizer change the weights."""
 
-    def finish_step(self) -> None:
+    def finish_step(self) -> None:  # noqa: B027 - a hook
         """Bring up to date what a step changes besides weights."""
 
     @abc.abstractmethod
