@@ -93,8 +93,8 @@ class Ramp:
         if 0 < sum(mentions(share) for share, _ in changes) < len(changes):
             message = f"ramp {kind} has shares of the budget and of the target"
             raise ExperimentError(message, hint="give all of one kind")
-        kept = [pair for pair, before in zip(changes, [1, *_factors(changes)], strict=False)
-                if pair[1] != before]  # fmt: skip
+        steps = itertools.pairwise([(0.0, 1.0), *changes])
+        kept = [after for before, after in steps if after[1] != before[1]]
         return cls(changes=tuple(kept), learning_rate=written.learning_rate) if kept else None
 
     def __str__(self) -> str:
@@ -206,10 +206,6 @@ def _check_decays(
     if not factors or factors[-1] >= factors[0]:
         message = f"ramp instead_of_decay: schedule {schedule.label} does not decay"
         raise ExperimentError(message, hint="schedule: step, or cosine, linear, exponential …")
-
-
-def _factors(changes: Sequence[tuple[float, float]]) -> list[float]:
-    return [factor for _, factor in changes]
 
 
 def _checked(kind: str, pairs: Sequence[Any]) -> list[tuple[float, float]]:

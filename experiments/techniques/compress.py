@@ -69,8 +69,7 @@ class Compress(Technique):
     def communication(self) -> Communication:
         if self.powersgd is not None:
             return _PowerSGD(self.label, self.ranks, self.powersgd, self.exact_steps)
-        half = self.to == "fp16"
-        return _Cast(self.label, self.ranks, torch.float16 if half else torch.bfloat16)
+        return _Cast(self.label, self.ranks, self.to)
 
 
 class _Compressed(Communication):
@@ -96,17 +95,17 @@ class _Compressed(Communication):
 class _Cast(_Compressed):
     """Gradients are rounded, then added in the same type."""
 
-    def __init__(self, technique: str, expected: int | None, dtype: torch.dtype) -> None:
+    def __init__(self, technique: str, expected: int | None, to: str | None) -> None:
         super().__init__(technique, expected)
-        self.dtype = dtype
+        self.to = to
 
     def hook(
         self, group: dist.ProcessGroup | None, bucket: dist.GradBucket
     ) -> torch.futures.Future[Tensor]:
         from torch.distributed.algorithms.ddp_comm_hooks import default_hooks as hooks
 
-        half = self.dtype == torch.float16
-        mean = (hooks.fp16_compress_hook if half else hooks.bf16_compress_hook)(group, bucket)  # type: ignore[arg-type]
+        hook = hooks.fp16_compress_hook if self.to == "fp16" else hooks.bf16_compress_hook
+        mean = hook(group, bucket)  # type: ignore[arg-type]
         return _times(mean, self._ranks)
 
 
