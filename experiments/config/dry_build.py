@@ -36,10 +36,7 @@ from experiments.training.splits import Split
 from experiments.training.streams import check_stream
 from experiments.training.study_context import StudyContext
 from workloads import Workload, WorkloadError
-from workloads.checks import (
-    check_splits,
-    length_of,
-)
+from workloads.checks import check_splits, length_of
 from workloads.ghost import GHOST_BATCH, has_batch_norm
 
 _CHECKED_HOOKS = (

@@ -16,14 +16,7 @@ from experiments.registry import find_packaged
 from experiments.search.base import Row, Space, Table
 from experiments.search.space import Value
 
-__all__ = [
-    "DRAWN_AT_MOST",
-    "METHODS",
-    "Row",
-    "Table",
-    "max_rows",
-    "table",
-]
+__all__ = ["DRAWN_AT_MOST", "METHODS", "Row", "Table", "max_rows", "table"]
 
 
 _BY_FILE = find_packaged(__name__, Table)  # type: ignore[type-abstract]
