@@ -155,7 +155,9 @@ class StackedEngine(Engine, Models):
         data, layout = self.context.splits[split], self.context.layout
         evaluated_rows = range(len(self.trials)) if rows is None else rows
         width, views = width_of(len(evaluated_rows)), None
+        places = evaluated_rows
         if width < self.stack.width:  # a few of them: a narrow stack costs as much less
+            places = range(len(evaluated_rows))
             picked = [*evaluated_rows, *[evaluated_rows[-1]] * (width - len(evaluated_rows))]
             where = torch.tensor(picked, device=self.context.device)
             views = self._measured(where, self.update.evaluated(where))
@@ -167,7 +169,6 @@ class StackedEngine(Engine, Models):
         models = self.stack.width if views is None else width
         workload, device = self.context.workload, self.context.device
         sums = MetricSums(models, device, workload, len(data), watched(split, tests))
-        places = evaluated_rows if views is None else range(len(evaluated_rows))
 
         def metrics_of(batch: Batch) -> tuple[Mapping[str, Any], None]:
             return self.stepper.metrics(batch, views), None
