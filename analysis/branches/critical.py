@@ -29,7 +29,7 @@ import numpy as np
 
 from analysis.fit.convex import Array
 from analysis.fit.interval import Interval
-from analysis.notes import Note, codes
+from analysis.notes import Note, codes, note_at
 from results.errors import ResultsError
 
 LEVEL = 0.9
@@ -211,11 +211,7 @@ def _point(losses: Losses, batch_size: int, allowed: Array) -> Point:
     base = losses.by_times[1]
     tolerance = float(allowed.mean()) if allowed.mean() > 0 else math.nan
     most = [float(loss) for loss in np.asarray(base) * np.exp(allowed)]
-    ratios = {
-        times: _ratio(base, of_times)
-        for times, of_times in sorted(losses.by_times.items())
-        if times > 1
-    }
+    ratios = {k: _ratio(base, of_k) for k, of_k in sorted(losses.by_times.items()) if k > 1}
     made = [
         Comparison(
             times=times,
@@ -307,18 +303,16 @@ def _notes(points: Sequence[Point], batch_size: int) -> list[Note]:
     notes = []
     if any(each.seeds < 2 for _, each in every):
         notes.append(Note("branch_one_seed"))
-    if diverged := sorted({each.times * batch_size for _, each in every if each.diverged}):
-        notes.append(Note("branch_diverged", at=diverged))
+    diverged = {each.times * batch_size for _, each in every if each.diverged}
+    notes += note_at("branch_diverged", sorted(diverged))
     if any(each.excess.value is None and not each.diverged for _, each in every):
         notes.append(Note("branch_base_diverged"))
     if any(point.tolerance is None for point in points):
         notes.append(Note("branch_no_slope"))
-    odd = sorted(
-        {
-            each.times * batch_size
-            for point, each in every
-            if each.verdict == "within"
-            and any(c.verdict == "above" and c.times < each.times for c in point.comparisons)
-        }
-    )
-    return [*notes, *([Note("branch_not_monotone", at=odd)] if odd else [])]
+    odd = {
+        each.times * batch_size
+        for point, each in every
+        if each.verdict == "within"
+        and any(c.verdict == "above" and c.times < each.times for c in point.comparisons)
+    }
+    return [*notes, *note_at("branch_not_monotone", sorted(odd))]

@@ -28,6 +28,7 @@ from analysis.fit.locate import Located
 from analysis.fit.regimes import Regimes
 from analysis.machines.step_time import StepTime
 from analysis.notes import Note, codes
+from results.errors import ResultsError
 
 LEVEL = 0.9
 NOTHING = 0.05
@@ -35,6 +36,8 @@ NOTHING = 0.05
 _A_DOUBLING = 8
 """Batch sizes that are compared."""
 _HOUR = 3600.0
+_NO_TIME = ("relative", "grows", "met_at_start")
+"""Notes on curves whose steps are none, or of one batch size none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,12 +123,16 @@ def plans(
         devices: ascending.
         price: of a device, an hour.
         unit: what batch sizes count.
+
+    Raises:
+        ResultsError: steps of a curve that say nothing of the time.
     """
-    made = [
-        _plan(curve, fit, times, devices, price, unit)
-        for curve, fit in zip(curves, fits, strict=True)
-        if fit is not None
-    ]
+    fitted = [(curve, fit) for curve, fit in zip(curves, fits, strict=True) if fit is not None]
+    for curve, fit in fitted:
+        if why := next((note for note in fit.notes if note.code in _NO_TIME), None):
+            hint = "leave this curve out by --where"
+            raise ResultsError(f"{curve.label}: its time is not known: {why}", hint=hint)
+    made = [_plan(curve, fit, times, devices, price, unit) for curve, fit in fitted]
     made = [plan for plan in made if plan.choices]
     on = set[int]()
     for competing in alike(made).values():
@@ -328,7 +335,7 @@ class Winner:
 
 def winners(made: Sequence[Plan]) -> list[Winner]:
     """The quickest curve at each number of devices that several have."""
-    winning = []
+    won = []
     for question, competing in alike(made).items():
         choices = [choice for plan in competing for choice in plan.choices]
         for n in sorted({choice.devices for choice in choices}):
@@ -339,10 +346,8 @@ def winners(made: Sequence[Plan]) -> list[Winner]:
             apart: bool | None = None
             if not any(choice.is_bound for choice in here):
                 apart = all(_is_quicker(best, other) for other in others)
-            winning.append(
-                Winner(question=question, devices=n, curve=best.curve, significant=apart)
-            )
-    return winning
+            won.append(Winner(question=question, devices=n, curve=best.curve, significant=apart))
+    return won
 
 
 def _is_quicker(best: Choice, other: Choice) -> bool:

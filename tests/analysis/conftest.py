@@ -94,22 +94,12 @@ def plain_curve(
     points = []
     for size in sorted(set(sizes)):
         here = [float(s) for b, s in zip(sizes, steps, strict=True) if b == size]
-        points.append(
-            Point(
-                batch_size=int(size),
-                steps=float(np.median(here)),
-                trials=len(here),
-                middles=tuple(here),
-                runs=tuple(here) if len(here) > 1 else (),
-            )
-        )
-    given: dict[str, Any] = {
-        "group": {"optimizer": "sgd"},
-        "label": "sgd",
-        "target": None,
-        "points": tuple(points),
-        "trials": 1,
-    }
+        points.append(Point(
+            batch_size=int(size), steps=float(np.median(here)), trials=len(here),
+            middles=tuple(here), runs=tuple(here) if len(here) > 1 else (),
+        ))  # fmt: skip
+    given: dict[str, Any] = {"group": {"optimizer": "sgd"}, "label": "sgd", "target": None}
+    given |= {"points": tuple(points), "trials": 1}
     return Curve(**{**given, **fields})
 
 

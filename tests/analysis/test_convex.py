@@ -21,10 +21,7 @@ from tests.marks import quick
 
 X = np.log(2.0) * np.arange(12.0)
 REFERENCE = Path(os.environ.get("BATCHSCALE_REFERENCE", "no reference")) / "convex.py"
-TEXT = {
-    "adamw": [486, 326, 216, 161, 101, 86, 71, 61],
-    "muon": [262, 140, 80, 43, 32, 23, 21, 20],
-}
+TEXT = {"adamw": [486, 326, 216, 161, 101, 86, 71, 61], "muon": [262, 140, 80, 43, 32, 23, 21, 20]}
 """Steps to target on techniques-text, from batch size 1 on."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from analysis.curves.curve import Curve
 from analysis.fit.interval import Interval
 from analysis.machines.plan import Plan, plans, winners
 from analysis.machines.step_time import Measured, Modelled, step_time
+from analysis.notes import Note
+from results.batch_phases import BatchPhases
 from results.errors import ResultsError
 from tests.analysis.conftest import plain_curve
 
@@ -259,6 +262,19 @@ def test_step_times_of_an_unknown_curve_are_refused_where_a_curve_has_none() -> 
         times.check(["adam", "SGD"])
     step_time([*rows, {**rows[0], "curve": None}], {}).check(["adam", "sgd"])
     Modelled(seconds_per_example=1.0).check(["sgd"])
+
+
+def test_steps_that_are_no_time_are_refused() -> None:
+    grown = BatchPhases.of('{"starts": [0, 40], "sizes": [8, 32], "schedule_steps": 400}')
+    plain, model = plain_curve(SIZES, steps(SIZES)), Modelled(seconds_per_example=EACH)
+    points = tuple(replace(point, phases=grown) for point in plain.points)
+    for curve, why in (
+        (plain_curve(SIZES, steps(SIZES) / 1e3), "in a unit of the source's"),
+        (replace(plain, points=points), "the batch size grows during training"),
+        (replace(plain, notes=(Note("met_at_start", at=[8]),)), "met before the first step"),
+    ):
+        with pytest.raises(ResultsError, match=f"sgd: its time is not known: .*{why}"):
+            plan_of(curve, model, [1])
 
 
 def test_the_ring_sends_what_the_paper_says() -> None:

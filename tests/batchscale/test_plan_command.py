@@ -30,13 +30,8 @@ def test_the_plan_of_a_packaged_sweep(command: Command) -> None:
 
 
 def test_its_formats_say_the_same(command: Command, tmp_path: Path) -> None:
-    table = pd.DataFrame(
-        [
-            {"devices": n, "batch_size": size, "seconds": 1e-3 + 1e-4 * size / n}
-            for n in (1, 4)
-            for size in (4, 64, 1024)
-        ]
-    )
+    places = [(n, size, 1e-3 + 1e-4 * size / n) for n in (1, 4) for size in (4, 64, 1024)]
+    table = pd.DataFrame(places, columns=["devices", "batch_size", "seconds"])
     table.to_csv(tmp_path / "times.csv", index=False)
     given = ["plan", "own", *OF_DIGITS, "--devices", "1,4", "--step-time", tmp_path / "times.csv"]
     answer = json.loads(command(*given, "--json").out)
