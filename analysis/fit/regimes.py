@@ -327,8 +327,7 @@ def _notes(
         never = first.low is not None and first.low > -1 + 1e-6
         slope = slope_text(first) + (", never -1" if never else "")
         end = {"level": not_level[rises > over], "units": units([curve.example_unit])}
-        end["after"] = after
-        notes.append(Note("small_end", rise=rises - 1, slope=slope, **end))
+        notes.append(Note("small_end", rise=rises - 1, slope=slope, after=after, **end))
     if not located.large_level:
         falls, last = located.change(small=False), slopes["last"]
         end = {"level": not_level[falls > over], "slope": slope_text(last), "after": after}

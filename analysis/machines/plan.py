@@ -167,6 +167,8 @@ def _plan(
     unit: str,
 ) -> Plan:
     located = fit.located
+    several = next((note for note in fit.notes if note.code == "gradients"), None)
+    times = times if several is None else times.of_gradients(several.values["n"])
     bests = [_best(curve.label, located, times, n) for n in devices]
     known = [each for each in bests if each is not None]
     choices: list[Choice] = []
@@ -175,7 +177,7 @@ def _plan(
         if at:
             choice = replace(choice, saves=_saved(located, known[at - 1], each))
         choices.append(choice)
-    notes = [*times.notes(curve.label)]
+    notes = [*filter(None, [several]), *times.notes(curve.label)]
     if lost := [n for n, each in zip(devices, bests, strict=True) if each is None]:
         notes.append(Note("no_step_time", devices=", ".join(map(str, lost))))
     if any(choice.is_bound for choice in choices):
@@ -219,7 +221,10 @@ class _Best:
         seconds = Interval.of_logs(*logs)
         if self.is_end:
             seconds = Interval(high=seconds.high)
-        rate = None if price is None else price * self.devices / _HOUR
+        cost = None
+        if price is not None:
+            rate = price * self.devices / _HOUR
+            cost = Interval(**{k: end and end * rate for k, end in seconds.to_dict().items()})
         return Choice(
             curve=self.curve,
             devices=self.devices,
@@ -227,7 +232,7 @@ class _Best:
             step_seconds=self.seconds,
             steps=Interval.of_logs(value, low, high),
             seconds=seconds,
-            cost=None if rate is None else _times(seconds, rate),
+            cost=cost,
         )
 
 
@@ -283,12 +288,6 @@ def _saved(located: Located, fewer: _Best, more: _Best) -> Interval:
         low=-math.expm1(value + of_step + math.hypot(high - value, half)),
         high=-math.expm1(value + of_step - math.hypot(value - low, half)),
     )
-
-
-def _times(interval: Interval, factor: float) -> Interval:
-    ends = (None if end is None else end * factor for end in interval.ends)
-    value, low, high = ends
-    return Interval(value=value, low=low, high=high)
 
 
 def time_of(choice: Choice) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -33,6 +33,10 @@ class StepTime(ABC):
     def seconds(self, curve: str, devices: int, batch_sizes: Array) -> tuple[Array, Array]:
         """Seconds a step (m,), and the standard errors of their natural logs (m,); NaN where that
         is not known."""
+
+    def of_gradients(self, number: int) -> StepTime:  # noqa: ARG002 - a hook
+        """Of a curve whose steps take so many gradients of the batch."""
+        return self
 
     def sizes(self, curve: str, devices: int) -> Array:  # noqa: ARG002 - a hook
         """Batch sizes that are to be among those that are compared."""
@@ -115,10 +119,8 @@ class Measured(StepTime):
         """
         try:
             table = pd.read_csv(path, skipinitialspace=True)
-        except OSError as error:
-            raise ResultsError(f"cannot read {path}: {error.strerror}", hint=_FILE) from error
-        except ValueError as error:
-            why = str(error).splitlines()[0]
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or str(error).splitlines()[0]
             raise ResultsError(f"cannot read {path}: {why}", hint=_FILE) from error
         return cls.of(table, str(path))
 
@@ -201,6 +203,11 @@ class Modelled(StepTime):
                 hint="--bandwidth 1e10, bytes a second",
             )
 
+    def of_gradients(self, number: int, measured: bool = False) -> Modelled:
+        """As of ``StepTime``; ``measured``: its compute is that of all of them."""
+        each = ("gradient_bytes", "latency") + ("seconds_per_example",) * (not measured)
+        return replace(self, **{name: number * getattr(self, name) for name in each})
+
     def seconds(self, curve: str, devices: int, batch_sizes: Array) -> tuple[Array, Array]:
         """As of ``StepTime``; each device needs an example."""
         del curve
@@ -247,6 +254,11 @@ class Fitted(StepTime):
         if not models:
             raise ResultsError("no step time of one device to fit a model to", hint=_TO_FIT)
         return cls(measured=measured, models=models, freedom=fewest - _PARAMETERS)
+
+    def of_gradients(self, number: int) -> Fitted:
+        """As of ``StepTime``."""
+        made = {k: (m.of_gradients(number, True), e) for k, (m, e) in self.models.items()}
+        return replace(self, models=made)
 
     def seconds(self, curve: str, devices: int, batch_sizes: Array) -> tuple[Array, Array]:
         """As of ``StepTime``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -54,7 +55,7 @@ def active(curve: Curve, base: Curve, factors: Collection[str] = ()) -> Active:
     """
     changed = _changed(curve, base, factors)
     points = [point for point in curve.points if point.steps is not None]
-    acted: dict[str, int] = {}
+    acted = Counter[str]()
     whole = 0
     for point in points:
         steps = point.steps if point.minimum is None else point.minimum
@@ -64,8 +65,7 @@ def active(curve: Curve, base: Curve, factors: Collection[str] = ()) -> Active:
             if part in changed and steps is not None and steps <= begin
         ]
         whole += not idle
-        for part in idle:
-            acted[part] = acted.get(part, 0) + 1
+        acted.update(idle)
     late = max(acted, key=lambda part: acted[part], default=None)
     share = whole / len(points) if points else None
     return Active(share=share, late=late, of=len(points))

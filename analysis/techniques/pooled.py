@@ -129,7 +129,7 @@ def _mean(rows: Mapping[str, Row], quantity: str, level: float) -> Pooled:
     }
     left_out = tuple(workload for workload in rows if workload not in used)
     if len(used) < LEAST:
-        unknown = Ratio(interval=Interval(), p=None, corrected=None)
+        unknown = Ratio(interval=Interval(), p=None)
         return Pooled(ratio=unknown, workloads=tuple(used), left_out=left_out)
     logs = np.log(np.array([each.ends for each in used.values()], dtype=np.float64))
     deviation = (logs[:, 2] - logs[:, 1]) / (2 * ndtri(0.5 + level / 2))
@@ -140,7 +140,6 @@ def _mean(rows: Mapping[str, Row], quantity: str, level: float) -> Pooled:
         ratio=Ratio(
             interval=Interval.of_logs(mean, mean - by, mean + by),
             p=float(2 * stdtr(len(used) - 1, -abs(mean) / error)),
-            corrected=None,
         ),
         prediction=Interval.of_logs(mean, low, high),
         scatter=made.scatter,

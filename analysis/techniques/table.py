@@ -40,7 +40,7 @@ class Ratio:
     interval: Interval
     p: float | None
     """Of "the ratio is 1"; None where the ratio is not known at all."""
-    corrected: float | None
+    corrected: float | None = None
     """The same, corrected for all ratios of the table that are tested."""
 
     def differs(self, level: float) -> bool:
@@ -175,7 +175,7 @@ def table(
     rows: list[Row] = []
     shared: list[tuple[tuple[int, str], float]] = []
     for i, bases in data.each(pairs, "curves compared"):
-        ratios = dict.fromkeys(names, Ratio(interval=Interval(), p=None, corrected=None))
+        ratios = dict.fromkeys(names, Ratio(interval=Interval(), p=None))
         if len(bases) > 1:
             labels = "; ".join(curves[base].label for base in bases)
             note = Note("several_baselines", curve=curves[i].label, labels=labels)
@@ -192,24 +192,19 @@ def table(
         if fit is not None and of_base is not None and pair is not None:
             comparison = against(curve, base, fit, of_base, pair)
             ratios = {
-                name: Ratio(
-                    interval=comparison.ratios[name],
-                    p=p_value(*pair.ends(name, LEVELS)),
-                    corrected=None,
-                )
+                name: Ratio(interval=comparison.ratios[name], p=p_value(*pair.ends(name, LEVELS)))
                 for name in names
             }
         base_name, acted = plain_name(base, curves, factors), active(curve, base, factors)
         notes = _notes(data, (i, bases[0]), base_name, comparison, ratios)
         if acted.tested and acted.note is not None:
             notes.insert(0, acted.note)
-        row = Row(
+        rows.append(Row(
             name=difference(curve, base, factors), curve=curve, baseline=base_name, ratios=ratios,
             level=level, notes=tuple(notes), active=acted,
             steps={} if comparison is None else comparison.steps,
             of_range=comparison is not None and comparison.of_range,
-        )  # fmt: skip
-        rows.append(row)
+        ))  # fmt: skip
         if acted.tested:
             shared += [((bases[0], name), _shared(pair, name, level)) for name in names]
     every = [ratio.p for row in rows if row.active.tested for ratio in row.ratios.values()]

@@ -11,12 +11,7 @@ import pytest
 
 from analysis import Curve, Point, curves, regimes
 from analysis.curves.estimators import BEST_OF_10, MEDIAN
-from analysis.fit.fitted_points import (
-    RATIO,
-    RATIO_OF_MORE,
-    STEEPEST,
-    fitted_points,
-)
+from analysis.fit.fitted_points import RATIO, RATIO_OF_MORE, STEEPEST, fitted_points
 from tests.analysis.conftest import search
 
 Plain = Callable[..., Curve]

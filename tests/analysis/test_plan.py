@@ -277,6 +277,23 @@ def test_steps_that_are_no_time_are_refused() -> None:
             plan_of(curve, model, [1])
 
 
+@pytest.mark.parametrize("given", [{}, {"gradient_bytes": 1e8, "bandwidth": 1e10}])
+def test_a_step_of_several_gradients_takes_the_compute_and_the_bytes_of_each(given: Any) -> None:
+    """A model's; the compute of a fitted one was measured with them."""
+    plain, note = plain_curve(SIZES, steps(SIZES)), Note("gradients", steps="", n=2, unit="image")
+    rows = [{"devices": 1, "batch_size": b, "seconds": FIXED + 2 * EACH * b} for b in SIZES[::4]]
+    twice = Modelled(seconds_per_example=2 * EACH, seconds_per_step=FIXED, latency=2e-4,
+                     **{**given, **({"gradient_bytes": 2e8} if given else {})})  # fmt: skip
+    model = replace(twice, seconds_per_example=EACH, latency=1e-4, **given)
+    expected = plan_of(plain, twice, [1, 4, 64]).choices
+    for times in (model, step_time(rows, {"latency": 1e-4, **given})):
+        made = plan_of(replace(plain, notes=(note,)), times, [1, 4, 64])
+        assert note in made.notes
+        for choice, other in zip(made.choices, expected, strict=True):
+            assert choice.batch_size == other.batch_size
+            assert choice.seconds.value == pytest.approx(other.seconds.value)
+
+
 def test_the_ring_sends_what_the_paper_says() -> None:
     model = Modelled(seconds_per_example=0.01, gradient_bytes=1e9, bandwidth=1e10, latency=1e-3)
     seconds, _ = model.seconds("", 4, np.array([2.0, 8.0]))

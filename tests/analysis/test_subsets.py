@@ -17,10 +17,7 @@ counts = st.integers(1, 60).flatmap(
 )
 
 
-@pytest.mark.parametrize(
-    ("known", "least"),
-    [(1, 46), (4, 25), (10, 12)],
-)
+@pytest.mark.parametrize(("known", "least"), [(1, 46), (4, 25), (10, 12)])
 def test_numbers_of_trials_that_48_show(known: int, least: int) -> None:
     """The design's own: N = 48, with 1, 4 and 10 known."""
     assert fewest(48, known, 0.05) == least
@@ -66,9 +63,7 @@ def test_the_expected_best_is_the_mean_of_every_subset_whose_best_is_known(known
         assert found[0] == pytest.approx(np.mean(kept))
 
 
-@given(
-    st.lists(st.floats(1, 1e6), min_size=2, max_size=40).map(sorted),
-)
+@given(st.lists(st.floats(1, 1e6), min_size=2, max_size=40).map(sorted))
 def test_more_trials_never_expect_a_worse_best(steps: list[float]) -> None:
     found = expected(np.array(steps), len(steps), np.arange(1, len(steps) + 1))
     assert (np.diff(found) <= 1e-9 * found[1:]).all()

@@ -14,14 +14,7 @@ from analysis.fit.comparisons import Pair, log_ratio
 from analysis.fit.regimes import regimes, too_few
 from analysis.notes import Note, codes
 from analysis.techniques.baselines import difference, plain, plain_name
-from analysis.techniques.corrections import (
-    CORRECTIONS,
-    Controls,
-    corrected,
-    dunnett,
-    holm,
-    named,
-)
+from analysis.techniques.corrections import CORRECTIONS, Controls, corrected, dunnett, holm, named
 from analysis.techniques.p_values import LEVELS, P_VALUES, p_value
 from analysis.techniques.table import table
 from results.errors import ResultsError
