@@ -261,7 +261,8 @@ def _best(curve: str, located: Located, times: StepTime, devices: int) -> _Best 
     # An end of the curve is the last batch size of its shares: that of the next was not tested.
     is_first = known[0] == 0 and sizes[at] <= least
     is_last = known[-1] == len(x) - 1 and sizes[at] >= most
-    is_end = (is_first and not located.small_level) or (is_last and not located.large_level)
+    less = is_first and sizes[at] > share  # of one example a share there is no smaller one
+    is_end = (less and not located.small_level) or (is_last and not located.large_level)
     if not (is_first or is_last):
         # Where step times of several batch sizes end within the curve, one beyond may be better.
         # Of a single one it is that batch size that is asked about.

@@ -148,10 +148,8 @@ class Measured(StepTime):
 
     def seconds(self, curve: str, devices: int, batch_sizes: Array) -> tuple[Array, Array]:
         """As of ``StepTime``; an error between two measurements is as if they erred together."""
-        rows = self._of(curve, devices)
-        if rows is None:
-            unknown = np.full(len(batch_sizes), np.nan)
-            return unknown, unknown
+        if (rows := self._of(curve, devices)) is None:
+            return (np.full(len(batch_sizes), np.nan),) * 2
         sizes, seconds, errors = rows
         # A batch size that comes of logs may be off by rounding.
         inside = (batch_sizes >= sizes[0] * (1 - 1e-9)) & (batch_sizes <= sizes[-1] * (1 + 1e-9))
@@ -192,7 +190,8 @@ class Modelled(StepTime):
         """
         for name, value in vars(self).items():
             least = 1e-300 if name in ("seconds_per_example", "bandwidth") else 0.0
-            if not value >= least or (name == "overlap" and value > 1):
+            most = {"overlap": 1.0, "bandwidth": math.inf}.get(name, 1e300)
+            if not least <= value <= most:
                 raise ResultsError(
                     f"{name.replace('_', ' ')} is {value:g}, which cannot be",
                     hint="a share from 0 to 1" if name == "overlap" else "a number above 0",

@@ -107,10 +107,7 @@ def test_without_tuning_the_luck_alone_scatters() -> None:
 def test_alternatives_come_by_cost_up_to_one_beyond_the_first_that_is_enough() -> None:
     every = designs([2**i for i in range(8)], (16, 8, 8), (1, 3))
     assert [each.trained for each in every] == sorted(each.trained for each in every)
-    assert {each.batch_sizes for each in every} == {
-        tuple(2**i for i in range(8)),
-        (2, 8, 32, 128),
-    }
+    assert {each.batch_sizes for each in every} == {tuple(2**i for i in range(8)), (2, 8, 32, 128)}
     assert len(designs([1, 2, 4], (8, 16))) == 2
     scatter = np.array([[1.0, 0.03]])
     known = Known(knees=theta(100, 45)[None], scatters=scatter, dimensions=1)

@@ -24,6 +24,7 @@ SIZES = 2.0 ** np.arange(13)
 LEAST, CRITICAL = 100.0, 128.0
 EACH, FIXED = 1e-3, 4e-3
 """Seconds of an example on one device, and of a step besides."""
+ONE = {"seconds_per_example": 1.0}
 
 
 def steps(sizes: Any) -> Any:
@@ -103,7 +104,7 @@ def test_no_batch_size_between_the_tested_ones_is_quicker(fixed: float) -> None:
     rows = [{"devices": 1, "batch_size": b, "seconds": fixed + EACH * b} for b in sizes]
     exact = Modelled(seconds_per_example=EACH, seconds_per_step=fixed)
     for model in (exact, step_time(rows, {"latency": 0})):
-        for choice in plan_of(curve, model, [1, 3, 7, 16, 24, 36, 37, 48, 96, 333, 700]).choices:
+        for choice in plan_of(curve, model, [1, 3, 7, 8, 16, 24, 36, 37, 48, 96, 333, 700]).choices:
             steps_of = np.exp([located.fits.best.log_steps(math.log(b)) for b in seen])
             every = steps_of * model.seconds("sgd", choice.devices, seen)[0]
             assert choice.batch_size == seen[np.nanargmin(every)]
@@ -120,6 +121,17 @@ def test_the_last_share_of_a_curve_that_still_falls_is_its_end(devices: int) -> 
     (choice,) = plan_of(plain_curve(sizes, steps(sizes)), model, [devices]).choices
     assert choice.batch_size == 32 // devices * devices
     assert choice.is_bound
+
+
+def test_no_batch_size_below_one_example_may_be_better() -> None:
+    """The curve is not level there, and the rest of a step is free."""
+    curve = plain_curve(SIZES[:6], 100 * (1 + 1 / SIZES[:6]))
+    rows = [{"devices": 1, "batch_size": size, "seconds": EACH * size} for size in SIZES[:6]]
+    assert not regimes(curve).located.small_level
+    for model in (Modelled(seconds_per_example=EACH), step_time(rows, {})):
+        (choice,) = plan_of(curve, model, [1]).choices
+        assert choice.batch_size == 1
+        assert not choice.is_bound
 
 
 def test_a_curve_of_another_form_is_read_as_well() -> None:
@@ -346,15 +358,12 @@ def test_what_a_fitted_model_leaves_is_part_of_the_interval() -> None:
     ("measured", "model", "message"),
     [
         (None, {}, "the seconds of a step are needed"),
-        ([], {"seconds_per_example": 1.0}, "two kinds of step times"),
+        ([], ONE, "two kinds of step times"),
         (None, {"latency": 1.0}, "a model of step times needs the seconds of an example"),
         (None, {"seconds_per_example": -1.0}, "seconds per example is -1, which cannot be"),
-        (None, {"seconds_per_example": 1.0, "overlap": 2.0}, "overlap is 2, which cannot be"),
-        (
-            None,
-            {"seconds_per_example": 1.0, "gradient_bytes": 1.0},
-            "take no time without the bandw",
-        ),
+        (None, {**ONE, "overlap": 2.0}, "overlap is 2, which cannot be"),
+        (None, {"seconds_per_example": math.inf}, "seconds per example is inf, which cannot be"),
+        (None, {**ONE, "gradient_bytes": 1.0}, "take no time without the bandw"),
         (pd.DataFrame({"devices": [], "batch_size": [], "seconds": []}), {}, "has no rows"),
         ([{"devices": 1, "seconds": 1}], {}, "has no column 'batch_size'"),
         ([{"devices": 1, "batch_size": 8, "seconds": 0}], {}, "row 1: seconds is '0', no positive"),

@@ -20,11 +20,7 @@ Make = Callable[..., pd.DataFrame]
 
 
 def rows(
-    steps: list[float | None],
-    *,
-    dead: tuple[int, ...] = (),
-    enlargement: int = 0,
-    **columns: Any,
+    steps: list[float | None], *, dead: tuple[int, ...] = (), enlargement: int = 0, **columns: Any
 ) -> pd.DataFrame:
     """A block of one study's trials: their steps, None where the target was not reached."""
     frame = pd.DataFrame(
