@@ -208,7 +208,7 @@ def error_bar(first: float | None, fourth: float | None) -> tuple[float, float] 
         return None
     if fourth is None:
         return first, inf
-    return first * first / fourth, fourth
+    return first * first / fourth if fourth else 0.0, fourth
 
 
 def number(value: Any) -> float | None:

@@ -91,6 +91,8 @@ def test_a_target_met_before_the_first_step_has_a_note(search: Make) -> None:
     assert not {"replicate_missed", "relative"} & {*codes(regimes(replicates).notes)}
     labelled = regimes(curve)
     assert figures.draw("steps", [curve], [labelled]).get_ylim()[0] > 1
+    trials.loc[trials.index[:4], ["steps_to_target", "last_miss"]] = 0.0
+    assert curves(trials)[0].points[0].bar == (0, 0)
 
 
 def test_points_below_a_step_have_a_note(plain_curve: Callable[..., Curve]) -> None:

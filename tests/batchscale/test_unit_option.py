@@ -62,11 +62,7 @@ def test_query_has_both_factors(command: Command, letters: Path) -> None:
     assert {row["example_unit"] for row in rows} == {"sequence"}
 
 
-COMMANDS = (
-    ("regimes",),
-    ("plot", "steps", "-o", "new.svg"),
-    ("report", "-o", "new.html"),
-)
+COMMANDS = (("regimes",), ("plot", "steps", "-o", "new.svg"), ("report", "-o", "new.html"))
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: arguments[0])
