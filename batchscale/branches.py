@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _WINDOW = 'for example "500 steps" (of the run\'s own batch size), "1e5 examples" or "1e6 tokens"'
 _RULES = ("none", "sqrt", "linear")
+_NUMBERS = "--at 1000,4000 --by 2,4,8"
 
 
 def branch(
@@ -93,7 +94,7 @@ def branch(
     from workloads.user_code.program import Program
 
     share, of_examples = _tolerance(tolerance)
-    at, by = _whole("--at", at, 1), _whole("--by", by, 2)
+    at, by = whole("--at", at, 1), whole("--by", by, 2)
     if seeds < 1:
         raise CommandError(f"--seeds {seeds} is below 1", hint="three give an interval")
     opened = dataset.open(results or default_results())
@@ -204,17 +205,17 @@ def _tolerance(given: float | str) -> tuple[float, bool]:
     """
     number = r"\d*\.?\d+(?:e-?\d+)?"
     parts = re.fullmatch(rf"\s*({number})\s*(%?)\s*(examples|tokens)?\s*", str(given))
-    if parts is None or not float(parts[1]) > 0:
+    if parts is None or not 0 < float(parts[1]) < math.inf:
         message = f"--tolerance {given} is no share of the metric or of the examples"
         raise CommandError(message, hint='0.01, or "5 % examples"')
     return float(parts[1]) / (100 if parts[2] else 1), parts[3] is not None
 
 
-def _whole(option: str, numbers: Sequence[int], least: int) -> list[int]:
-    if not numbers or min(numbers) < least:
+def whole(option: str, numbers: Sequence[int], least: int, such: str = _NUMBERS) -> list[int]:
+    if not numbers or min(numbers) < least or any(number % 1 for number in numbers):
         text = ",".join(map(str, numbers))
-        message = f"{option} {text} are not numbers of at least {least}"
-        raise CommandError(message, hint="for example --at 1000,4000 --by 2,4,8")
+        message = f"{option} {text} are not whole numbers of at least {least}"
+        raise CommandError(message, hint=f"for example {such}")
     return sorted({int(number) for number in numbers})
 
 
@@ -302,8 +303,8 @@ def _measured(
     Raises:
         CommandError: ``metric`` was not measured.
     """
-    from experiments.errors import nearest
     from experiments.records.recorded import of_trials
+    from results.errors import nearest
     from results.schema import METRIC_COLUMNS
 
     opened = of_trials(store, [trial.id for trial in trials])

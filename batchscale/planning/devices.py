@@ -11,6 +11,7 @@ from analysis.curves.units import TOKENS
 from analysis.figure_data import FigureData, Progress, Query
 from batchscale.analysis import QueryOptions, Source, query_of
 from batchscale.answers import fitted, make_folder, refuse_overwriting, save_figure
+from batchscale.branches import whole
 from batchscale.output.errors import CommandError
 from results.counts import count
 from results.errors import ResultsError
@@ -82,8 +83,8 @@ def plan(
     }
     query = query_of(sources_of(sources, like), options)
     return answer(
-        query, devices and sorted(devices), price=price, step_time=step_time, model=model,
-        output=output, like=like,
+        query, devices and whole("--devices", devices, 1, "--devices 1,4,16"),
+        price=price, step_time=step_time, model=model, output=output, like=like,
     )  # fmt: skip
 
 
@@ -262,10 +263,11 @@ def _numbers(ranks: Sequence[int] | None, device: str) -> list[int]:
     most = most_ranks(device)
     if ranks is None:
         return [1] if device == "cpu" else [n for n in DEVICES if n <= most]
+    numbers = whole("--ranks", ranks, 1, "--ranks 1,2")
     if max(ranks) > most:
         here = count(most, "core" if device == "cpu" else "GPU")
         raise CommandError(f"--ranks {max(ranks)}: this machine has {here}", hint=_OTHERWISE)
-    return sorted({*ranks})
+    return numbers
 
 
 def _subject(

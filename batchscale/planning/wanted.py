@@ -158,15 +158,10 @@ def plans(
         each_expected = expected(
             known, alternatives, want.quantity, want.factor, ratio=ratio, simulated=_SIMULATED
         )
-        made.append(
-            CurvePlan(
-                curve=name,
-                pilot=pilot.trials if pilot else 0,
-                expected=tuple(each_expected),
-                seconds=seconds,
-                measured=measured,
-            )
-        )
+        made.append(CurvePlan(
+            curve=name, pilot=pilot.trials if pilot else 0, expected=tuple(each_expected),
+            seconds=seconds, measured=measured,
+        ))  # fmt: skip
     return made
 
 

@@ -161,7 +161,7 @@ def test_the_ramp_proposed_is_one_of_an_experiment_file(runs: Path, command: Com
     [
         (["--at", "0"], "--at 0 are no steps"),
         (["--at", "forty"], "--at forty are no steps"),
-        (["--by", "1,2"], "--by 1,2 are not numbers of at least 2"),
+        (["--by", "1,2"], "--by 1,2 are not whole numbers of at least 2"),
         (["--window", "few"], "'few' is not a sum of steps, examples and tokens"),
         (["--window", "3 examples"], "--window 3 examples is less than a step"),
         (["--window", "1e3 tokens"], "1000 tokens is in tokens, and the workload has no tokens"),
@@ -169,6 +169,7 @@ def test_the_ramp_proposed_is_one_of_an_experiment_file(runs: Path, command: Com
         (["--seeds", "0"], "--seeds 0 is below 1"),
         (["--tolerance", "1 step"], "--tolerance 1 step is no share of the metric or of the"),
         (["--tolerance", "0"], "--tolerance 0 is no share of the metric"),
+        (["--tolerance", "1e999"], "--tolerance 1e999 is no share of the metric"),
         (["--rule", "root"], "there is no rule 'root'"),
         (["--metric", "validation_accuracy"], "of validation_accuracy more is better"),
         (["--metric", "validation_los"], "no metric 'validation_los' was measured"),
@@ -181,6 +182,11 @@ def test_what_it_cannot_do_is_said(
     given = {"--results": str(runs), **dict(zip(GIVEN[::2], GIVEN[1::2], strict=True))}
     given |= {"--seeds": "1", **dict(zip(changes[::2], changes[1::2], strict=True))}
     clear(command("branch", "one", *(part for pair in given.items() for part in pair)), message)
+
+
+def test_a_metric_that_none_is_like_has_those_that_are(runs: Path, command: Command) -> None:
+    said = command("branch", "one", *GIVEN, "--metric", "train_loss", "--results", runs)
+    clear(said, "no metric 'train_loss' was measured", hint="measured: validation_cross_entropy, ")
 
 
 def test_an_experiment_of_several_studies_or_without_a_hit(runs: Path, command: Command) -> None:

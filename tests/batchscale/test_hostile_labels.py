@@ -88,10 +88,7 @@ def texts(axes: object) -> list[Text]:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "forest",
-        *(pytest.param(each, marks=pytest.mark.slow) for each in ("steps", "tradeoff")),
-    ],
+    ["forest", *(pytest.param(each, marks=pytest.mark.slow) for each in ("steps", "tradeoff"))],
 )
 def test_names_are_no_formulas_in_figures(
     drawn_from: FigureData, name: str, tmp_path: Path

@@ -10,6 +10,7 @@ import pytest
 
 import batchscale as bs
 from batchscale.cli.plan import numbers_of
+from batchscale.output.errors import CommandError
 from tests.batchscale.conftest import Command
 from tests.batchscale.test_bad_input import clear
 
@@ -36,7 +37,7 @@ def test_its_formats_say_the_same(command: Command, tmp_path: Path) -> None:
     given = ["plan", "own", *OF_DIGITS, "--devices", "1,4", "--step-time", tmp_path / "times.csv"]
     answer = json.loads(command(*given, "--json").out)
     rows = command(*given, "--format", "csv").out.splitlines()
-    made = bs.plan("own", where="experiment = 'digits'", devices=[4, 1], step_time=table)
+    made = bs.plan("own", where="experiment = 'digits'", devices=[4, 1, 4], step_time=table)
     choices = [choice for plan in answer["plans"] for choice in plan["choices"]]
     assert len(rows) == 1 + len(choices)
     assert [c["seconds"] for p in made["plans"] for c in p["choices"]] == [
@@ -101,3 +102,6 @@ def test_numbers_of_devices() -> None:
     assert numbers_of("1..8") == [1, 2, 4, 8]
     assert numbers_of("3..20") == [3, 6, 12]
     assert numbers_of("8, 1,12") == [1, 8, 12]
+    for wrong in ([0], [-1, 4], [4, 1.5]):
+        with pytest.raises(CommandError, match="are not whole numbers of at least 1"):
+            bs.plan("own", devices=wrong, seconds_per_example=1e-4)

@@ -82,10 +82,7 @@ def test_a_value_as_a_reader_wants_it(value: object, shown: str) -> None:
 
 def test_rows_of_a_frame_are_plain() -> None:
     frame = pd.DataFrame({"a": pd.array([1, None], dtype="Int64"), "b": ["x", None]})
-    assert json.loads(frame_text(frame, "json")) == [
-        {"a": 1, "b": "x"},
-        {"a": None, "b": None},
-    ]
+    assert json.loads(frame_text(frame, "json")) == [{"a": 1, "b": "x"}, {"a": None, "b": None}]
 
 
 def test_a_table_that_is_piped_is_not_folded(capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,11 +77,7 @@ TRAINED = ("--batch-size", "4", "--budget", "3 steps", "--param", "learning_rate
 @pytest.mark.parametrize("verb", ["trial", "check"])
 @pytest.mark.usefixtures("files")
 def test_a_trial_and_a_check(
-    command: Command,
-    verb: str,
-    arguments: tuple[str, ...],
-    parts: list[str],
-    hint: str,
+    command: Command, verb: str, arguments: tuple[str, ...], parts: list[str], hint: str
 ) -> None:
     given = ("--param", "text=file:text.txt", *arguments)
     options = ("--optimizer", "adamw", *TRAINED) if verb == "trial" else ()
