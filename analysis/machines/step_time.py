@@ -222,14 +222,15 @@ class Modelled(StepTime):
 class Fitted(StepTime):
     """Models whose compute is fitted to measurements on one device, and which extrapolate to more.
 
-    The root mean square of what a fit leaves is the error of the log of its seconds, with the
+    The root mean square of what a fit leaves is an error of the log of its seconds, and of both
+    parameters, which tell little of shares that are smaller than the measured ones. It has the
     degrees of freedom of the fit to the fewest batch sizes.
     """
 
     even: ClassVar[bool] = True
     measured: Measured
-    models: Mapping[str | None, tuple[Modelled, float]]
-    """By curve (None: all), each with its error."""
+    models: Mapping[str | None, tuple[Modelled, float, Array]]
+    """By curve (None: all), each with its error, and the parameters' covariance by its square."""
     freedom: float
 
     @classmethod
@@ -246,31 +247,33 @@ class Fitted(StepTime):
         for curve, devices in measured.rows:
             if devices == 1:
                 sizes, seconds, _ = measured.rows[curve, devices]
-                fixed, each, left = _least_squares(sizes, seconds)
-                compute = {"seconds_per_example": each, "seconds_per_step": fixed}
-                models[curve] = Modelled(**compute, **communication), left
+                fixed, each, left, covariance = _least_squares(sizes, seconds)
+                model = Modelled(seconds_per_example=each, seconds_per_step=fixed, **communication)
+                models[curve] = model, left, covariance
                 fewest = min(fewest, len(sizes))
         if not models:
             raise ResultsError("no step time of one device to fit a model to", hint=_TO_FIT)
-        return cls(measured=measured, models=models, freedom=fewest - _PARAMETERS)
+        return cls(measured=measured, models=models, freedom=fewest - 2)
 
     def of_gradients(self, number: int) -> Fitted:
         """As of ``StepTime``."""
-        made = {k: (m.of_gradients(number, True), e) for k, (m, e) in self.models.items()}
+        made = {k: (m.of_gradients(number, True), e, c) for k, (m, e, c) in self.models.items()}
         return replace(self, models=made)
 
     def seconds(self, curve: str, devices: int, batch_sizes: Array) -> tuple[Array, Array]:
         """As of ``StepTime``."""
         if (of := self._of(curve)) is None:
             return (np.full(len(batch_sizes), np.nan),) * 2
-        taken, errors = of[0].seconds(curve, devices, batch_sizes)
-        return taken, errors + of[1]
+        model, left, covariance = of
+        taken, errors = model.seconds(curve, devices, batch_sizes)
+        terms = np.stack([np.ones(len(taken)), np.ceil(batch_sizes / devices - 1e-9)]) / taken
+        return taken, errors + left * np.sqrt(1 + (terms * (covariance @ terms)).sum(0))
 
     def notes(self, curve: str) -> tuple[Note, ...]:
         """What was fitted, and how far it is from measurements on several devices."""
         if (of := self._of(curve)) is None:
             return ()
-        model, left = of
+        model, left, _ = of
         notes = [Note("fitted_step_time", each=model.seconds_per_example,
                       fixed=model.seconds_per_step, scatter=left)]  # fmt: skip
         for (named, devices), (sizes, seconds, _) in self.measured.rows.items():
@@ -284,17 +287,16 @@ class Fitted(StepTime):
         """As of ``Measured``."""
         self.measured.check(curves)
 
-    def _of(self, curve: str) -> tuple[Modelled, float] | None:
+    def _of(self, curve: str) -> tuple[Modelled, float, Array] | None:
         return self.models.get(curve, self.models.get(None))
 
 
-_PARAMETERS = 2
 _TO_FIT = "seconds of a step on one device at three batch sizes or more (devices = 1)"
 
 
-def _least_squares(sizes: Array, seconds: Array) -> tuple[float, float, float]:
-    """Seconds of a step and of an example whose relative errors have the least squares, and what
-    these leave: the root of their mean, with two parameters taken off."""
+def _least_squares(sizes: Array, seconds: Array) -> tuple[float, float, float, Array]:
+    """Seconds of a step and of an example whose relative errors have the least squares; what these
+    leave, the root of their mean with two parameters taken off; and both's covariance by it."""
     if len(sizes) < 3:
         raise ResultsError("too few step times of one device to fit a model to", hint=_TO_FIT)
     columns = np.stack([1 / seconds, sizes / seconds], axis=1)
@@ -302,12 +304,12 @@ def _least_squares(sizes: Array, seconds: Array) -> tuple[float, float, float]:
     if fixed < 0:  # a step cannot take less than nothing besides
         fixed, each = 0.0, columns[:, 1].sum() / (columns[:, 1] ** 2).sum()
     if each <= 0:
-        raise ResultsError(
-            "the seconds of a step do not grow with the batch size: there is no model of them",
-            hint="larger batch sizes, or --step-time alone",
-        )
+        why = "the seconds of a step do not grow with the batch size: there is no model of them"
+        raise ResultsError(why, hint="larger batch sizes, or --step-time alone")
     left = columns @ [fixed, each] - 1
-    return float(fixed), float(each), float(np.sqrt((left**2).sum() / (len(sizes) - 2)))
+    scatter = float(np.sqrt((left**2).sum() / (len(sizes) - 2)))
+    inverse = np.asarray(np.linalg.inv(columns.T @ columns), dtype=np.float64)
+    return float(fixed), float(each), scatter, inverse
 
 
 def step_time(
@@ -330,10 +332,8 @@ def step_time(
         )
     if measured is None:
         if "seconds_per_example" not in given:
-            raise ResultsError(
-                "a model of step times needs the seconds of an example",
-                hint="--seconds-per-example 0.001, on one device, forward and backward",
-            )
+            hint = "--seconds-per-example 0.001, on one device, forward and backward"
+            raise ResultsError("a model of step times needs the seconds of an example", hint=hint)
         return Modelled(**given)
     if isinstance(measured, (str, Path)):
         rows = Measured.read(measured)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import stdtrit
 
 from analysis import regimes
 from analysis.curves.curve import Curve
@@ -332,6 +333,20 @@ def test_a_model_is_fitted_to_one_device_and_compared_with_several() -> None:
         "0.004 s a step; they lie 0% off it",
         "on 2 devices the model takes 0.50 to 0.50 times what was measured there",
     ]
+
+
+def test_a_fitted_model_is_less_sure_of_shares_that_are_smaller_than_those_measured() -> None:
+    """At one example a device most of a step is what it takes besides, of 64 or more little is."""
+    held, tables = 0, 300
+    for seed in range(tables):
+        scatter = np.exp(np.random.default_rng(seed).normal(0, 0.05, 5))
+        taken = (FIXED + EACH * SIZES[6:11]) * scatter
+        rows = pd.DataFrame({"devices": 1, "batch_size": SIZES[6:11], "seconds": taken})
+        fitted = step_time(rows, {"latency": 1e-4})
+        (seconds,), (error,) = fitted.seconds("", 8, np.array([8.0]))
+        off = abs(math.log(seconds / (FIXED + EACH + 14e-4)))
+        held += off <= stdtrit(fitted.freedom, 0.95) * error
+    assert 0.86 <= held / tables <= 0.94
 
 
 def test_what_a_fitted_model_leaves_is_part_of_the_interval() -> None:

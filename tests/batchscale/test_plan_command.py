@@ -104,4 +104,4 @@ def test_numbers_of_devices() -> None:
     assert numbers_of("8, 1,12") == [1, 8, 12]
     for wrong in ([0], [-1, 4], [4, 1.5]):
         with pytest.raises(CommandError, match="are not whole numbers of at least 1"):
-            bs.plan("own", devices=wrong, seconds_per_example=1e-4)
+            bs.plan("own", devices=wrong, seconds_per_example=1e-4)  # type: ignore[arg-type]

@@ -15,11 +15,7 @@ from tests.marks import quick
 from validation import quadratic
 from validation.quadratic import SIZES, estimated, steps, true
 
-EXACT = {
-    "sgd": (423, 2620, 827),
-    "heavy_ball": (19_900, 57_900, 29_400),
-    "ema": (83.6, 317, 121),
-}
+EXACT = {"sgd": (423, 2620, 827), "heavy_ball": (19_900, 57_900, 29_400), "ema": (83.6, 317, 121)}
 """Where perfect scaling ends, maximal parallelism begins, and the critical batch size."""
 
 
