@@ -89,6 +89,7 @@ def _ending(answer: Answer, format: Format) -> list[str]:
             several = f"{first:,} to {count(last, 'device')}"
             text = several if last > first else count(first, "device")
             lines.append(f"{name}, {text}: {curve} is quickest{_APART[apart]}")
+    lines += [f"left out: {each}" for each in answer["left_out"]]
     level = answer["plans"][0]["level"]
     lines.append(
         f"{level:.0%} intervals; ≥ and ≤: bounded, not reached; saves: of the time, against the "
@@ -137,8 +138,7 @@ def _flat(plan: Answer) -> list[dict[str, Any]]:
     rows = []
     for choice in plan["choices"]:
         row = {"workload": plan.get("workload"), "label": plan["label"], "target": plan["target"]}
-        for name in ("devices", "batch_size", "step_seconds", "frontier"):
-            row[name] = choice[name]
+        row |= {k: choice[k] for k in ("devices", "batch_size", "step_seconds", "frontier")}
         for name in ("steps", "seconds", "cost", "saves"):
             row |= end_columns(name, choice[name])
         rows.append(row)

@@ -36,18 +36,13 @@ def _of_curve(made: CurvePlan, want: Want, source: str, format: Format) -> str:
     rows = []
     for each in made.expected:
         design, seconds = each.design, made.cost(each)
-        rows.append(
-            {
-                "": "→" if each is made.chosen else "",
-                "batch sizes": _sizes(design.batch_sizes),
-                "trials": design.trials,
-                "searches": design.searches,
-                "width": f"{_width(each.factor)} [{_width(each.low)}, {_width(each.high)}]",
-                f"within {want.factor:g}": f"{each.share:.0%}",
-                "trained": design.trained,
-                "time": f"{bound}{clock(seconds)}" if math.isfinite(seconds) else "unknown",
-            }
-        )
+        rows.append({
+            "": "→" if each is made.chosen else "", "batch sizes": _sizes(design.batch_sizes),
+            "trials": design.trials, "searches": design.searches,
+            "width": f"{_width(each.factor)} [{_width(each.low)}, {_width(each.high)}]",
+            f"within {want.factor:g}": f"{each.share:.0%}", "trained": design.trained,
+            "time": f"{bound}{clock(seconds)}" if math.isfinite(seconds) else "unknown",
+        })  # fmt: skip
     table = render(rows, format)
     if format != "table":
         return table

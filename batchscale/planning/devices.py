@@ -69,9 +69,9 @@ def plan(
         ``step_seconds``, ``steps``, ``seconds`` and ``cost`` to the target and what it ``saves`` of
         the time over the number before, each with an interval at ``level``; whether it is on the
         ``frontier`` of time and cost; and how many devices are ``enough``. ``winners``: the
-        quickest curve at each number of devices. ``like``: the ``workload`` that was taken and
-        ``why``, and the least and the most devices that are ``enough`` over the packaged curves of
-        the same task, ``open`` for some of them.
+        quickest curve at each number of devices. ``left_out``: why curves have no plan. ``like``:
+        the ``workload`` that was taken and ``why``, and the least and the most devices that are
+        ``enough`` over the packaged curves of the same task, ``open`` for some of them.
     """
     model = {
         "seconds_per_example": seconds_per_example,
@@ -156,6 +156,7 @@ def answer(
             or none at any batch size that was tested.
         CommandError: a price that is none, or a place that cannot be written to.
     """
+    from analysis.fit.regimes import too_few
     from analysis.formatting import units
     from analysis.machines import plan
     from analysis.machines import step_time as times
@@ -189,7 +190,13 @@ def answer(
         from analysis.machines.figure import kind
 
         save_figure(kind(made), data, output)
+    labels, unknown = {each.label for each in made}, "no step time is known at its batch sizes"
     answered: dict[str, Any] = {"winners": [vars(each) for each in plan.winners(made)]}
+    answered["left_out"] = [
+        f"{curve.label}: {unknown if fit else too_few(curve)}"
+        for curve, fit in zip(data.curves, data.regimes, strict=True)
+        if curve.label not in labels
+    ]
     if likeness is not None and likeness.workload != like:
         made = [plan.of_another(each, **vars(likeness)) for each in made]
     if likeness is not None:

@@ -98,6 +98,20 @@ def test_a_label_that_no_curve_has_is_refused(command: Command, tmp_path: Path) 
     clear(said, "the step times are of a curve 'SGD', which is not among those planned")
 
 
+def test_curves_without_a_plan_are_named(command: Command, tmp_path: Path) -> None:
+    rows = ["optimizer,batch_size,steps", *(f"sgd,{b},{9e3 / b:.0f}" for b in (8, 16, 32))]
+    rows += ["adam,8,500", "adam,16,260", "muon,64,90", "muon,128,50", "muon,256,40"]
+    (tmp_path / "steps.csv").write_text("\n".join(rows))
+    (tmp_path / "times.csv").write_text("devices,batch_size,seconds\n1,8,1\n1,32,2\n")
+    given = ["plan", tmp_path / "steps.csv", "--step-time", tmp_path / "times.csv"]
+    left_out = json.loads(command(*given, "--json").out)["left_out"]
+    assert left_out == [
+        "adam: two batch sizes have steps, and the regimes need three",
+        "muon: no step time is known at its batch sizes",
+    ]
+    assert [f"left out: {each}" for each in left_out] == command(*given).out.splitlines()[-3:-1]
+
+
 def test_numbers_of_devices() -> None:
     assert numbers_of("1..8") == [1, 2, 4, 8]
     assert numbers_of("3..20") == [3, 6, 12]

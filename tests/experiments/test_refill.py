@@ -17,15 +17,7 @@ from experiments.execution.ray.mailbox import Mailbox
 from experiments.execution.worker import Pace, run_pack
 from experiments.plan import Pack, Trial
 from experiments.records.snapshots import unpack_snapshot
-from experiments.scheduling.messages import (
-    Assignment,
-    Begun,
-    Channel,
-    Ended,
-    Message,
-    Over,
-    Taken,
-)
+from experiments.scheduling.messages import Assignment, Begun, Channel, Ended, Message, Over, Taken
 from tests.experiments.fakes import FakeTraining, Pair, listed, points, study
 from tests.experiments.test_worker import results
 

@@ -15,15 +15,7 @@ from hypothesis import strategies as st
 
 from experiments.plan import Outcome, Pack, Study, Trial
 from experiments.scheduling import packs, rounds
-from experiments.scheduling.rounds import (
-    Lookup,
-    Record,
-    Wave,
-    cutoff,
-    goals,
-    settled,
-    wave,
-)
+from experiments.scheduling.rounds import Lookup, Record, Wave, cutoff, goals, settled, wave
 from experiments.scheduling.study_state import StudyState
 from tests.experiments.fakes import FakeTraining, listed, points, study
 
