@@ -261,19 +261,19 @@ def _best(curve: str, located: Located, times: StepTime, devices: int) -> _Best 
     # An end of the curve is the last batch size of its shares: that of the next was not tested.
     is_first = known[0] == 0 and sizes[at] <= least
     is_last = known[-1] == len(x) - 1 and sizes[at] >= most
-    less = is_first and sizes[at] > share  # of one example a share there is no smaller one
-    is_end = (less and not located.small_level) or (is_last and not located.large_level)
-    if not (is_first or is_last):
-        # Where step times of several batch sizes end within the curve, one beyond may be better.
-        # Of a single one it is that batch size that is asked about.
-        is_end = len(more) > 1 and at in (known[0], known[-1])
+    # One beyond several that were measured may be better; a single one is what is asked about.
+    below, above = len(more) > 1 and at == known[0], len(more) > 1 and at == known[-1]
+    if is_first:
+        below = sizes[at] > share and not located.small_level  # no share is below one example
+    if is_last:
+        above = not located.large_level
     return _Best(
         curve=curve,
         devices=devices,
         x=float(x[at]),
         seconds=float(seconds[at]),
         half=float(stdtrit(times.freedom, (1 + LEVEL) / 2) * errors[at]),
-        is_end=bool(is_end),
+        is_end=bool(below or above),
     )
 
 

@@ -225,13 +225,13 @@ def test_the_best_of_measured_batch_sizes_may_lie_beyond_them() -> None:
     """Where several were measured; of a single one the time is asked at it."""
     curve = plain_curve(SIZES, steps(SIZES))
 
-    def time_with(*sizes: int) -> Any:
+    def time_with(*sizes: float) -> Any:
         rows = [{"devices": 1, "batch_size": b, "seconds": FIXED + EACH * b} for b in sizes]
         (choice,) = plan_of(curve, step_time(rows, {}), [1]).choices
         return choice
 
     # The best is at about 23.
-    for outside, at in (((64, 128, 512), 64), ((1, 2, 8), 8)):
+    for outside, at in (((64, 128, 512), 64), ((1, 2, 8), 8), ((0.5, 1), 1), ((4096, 8192), 4096)):
         choice = time_with(*outside)
         assert choice.batch_size == at
         assert choice.is_bound
