@@ -51,8 +51,9 @@ class Lines:
         self._rest, self._too_long = b"", False
 
     def of(self, piece: bytes) -> Iterator[bytes]:
-        """The lines that end in ``piece``, the next of the stream; without those too long."""
-        *ended, rest = (self._rest + piece).split(b"\n")
+        """The lines that end in ``piece``, the next of the stream; without those too long. A
+        carriage return ends one too: a progress bar writes each of its states over the last."""
+        *ended, rest = (self._rest + piece.replace(b"\r", b"\n")).split(b"\n")
         for line in ended:
             if not self._too_long:
                 yield line

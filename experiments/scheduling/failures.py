@@ -147,12 +147,7 @@ class Failures:
         return None
 
     def after(
-        self,
-        assignment: Assignment,
-        shape: str,
-        failure: Failure,
-        left: Sequence[Trial],
-        step: int,
+        self, assignment: Assignment, shape: str, failure: Failure, left: Sequence[Trial], step: int
     ) -> Next:
         """What the trials that are ``left`` of a failed pack do next.
 

@@ -107,12 +107,7 @@ def _any_free(state: StudyState, wave: Wave, taken: set[str]) -> bool:
 
 
 def pick(
-    state: StudyState,
-    wave: Wave,
-    states: Sequence[StudyState],
-    *,
-    taken: set[str],
-    count: int,
+    state: StudyState, wave: Wave, states: Sequence[StudyState], *, taken: set[str], count: int
 ) -> Sequence[Trial]:
     """Of a study's wave at most ``count`` free trials, the most promising first."""
     busy = taken | state.busy

@@ -32,11 +32,7 @@ def max_rows(method: str, trials: int) -> int:
 
 
 def table(
-    method: str,
-    space: Space,
-    seed: int,
-    trials: int,
-    points: Sequence[Mapping[str, Value]] = (),
+    method: str, space: Space, seed: int, trials: int, points: Sequence[Mapping[str, Value]] = ()
 ) -> Table:
     """The table of ``method``; the other arguments are those of ``Table``."""
     return METHODS[method](space, seed, trials, points)

@@ -124,6 +124,11 @@ print(" [2025-01-01 10:00:00] iteration       10/     100 | consumed samples:   
 print(" [2025-01-01 10:00:30] iteration       20/     100 | consumed samples:         1280 | "
       "lm loss: 2.000000E+00 | val loss: 0.25 |")
 """
+BAR = """
+for step in range(1, 21):
+    loss = 2.5 if step < 20 else 0.25
+    sys.stderr.write(f"\\r{5 * step:3d}%|##  | {step}/100 [00:01<00:09, 9it/s, val_loss={loss}]")
+"""
 OWN = """
 print("epoch 1 | updates 10 | dev 2.5000 | 3 s")
 print("epoch 2 | updates 20 | dev 0.2500 | 3 s")
@@ -137,6 +142,7 @@ print("epoch 2 | updates 20 | dev 0.2500 | 3 s")
         ("torchtitan", TORCHTITAN),
         ("megatron", MEGATRON),
         (r"updates (?P<step>\d+) \| dev (?P<val_loss>\S+)", OWN),
+        (r"\| (?P<step>\d*0)/\d+ .*val_loss=(?P<val_loss>[\d.]+)", BAR),
     ],
 )
 def test_printed_lines_are_measurements(tmp_path: Path, metrics: str, code: str) -> None:
