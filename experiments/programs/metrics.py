@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -80,6 +81,12 @@ class Metrics:
     def _is_below_folder(self) -> bool:
         first, *parts = (self.text or "").split("/")
         return first == _FOLDER and bool(parts) and not any("{" in p or p == ".." for p in parts)
+
+    @property
+    def several(self) -> bool:
+        """Whether it may report in several files."""
+        text = self.text or ""
+        return self._is_below_folder and ("*" in text or text.endswith("/"))
 
     @property
     def pattern(self) -> str | None:
@@ -219,7 +226,9 @@ class _Files:
         for path in sorted(self._folder.glob(self._pattern)):
             if path not in self._known:
                 self._known[path] = self._source(path)
-        yield from chain.from_iterable(each.more(ended=ended) for each in self._known.values())
+        # By steps, so that what one file has beyond the budget hides nothing of another.
+        more = chain.from_iterable(each.more(ended=ended) for each in self._known.values())
+        yield from more if len(self._known) == 1 else sorted(more, key=attrgetter("step"))
 
 
 def _cells(line: bytes) -> list[str]:

@@ -36,9 +36,9 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def found(code: str, seconds: float = 8.0) -> dict[str, Finding]:
+def found(code: str, seconds: float = 8.0, **changes: str) -> dict[str, Finding]:
     Path("train.py").write_text(HEAD + textwrap.dedent(code))
-    findings = check.check(load(FILE).studies(), seconds=seconds, observer=print)
+    findings = check.check(load({**FILE, **changes}).studies(), seconds=seconds, observer=print)
     return {finding.check: finding for finding in findings}
 
 
@@ -122,6 +122,19 @@ def test_a_program_may_start_slowly_or_measure_seldom(
 ) -> None:
     assert all(each.passed for each in found(GOOD.replace(old, new), seconds=1.0).values())
     assert ("no val_loss yet, only loss" in capsys.readouterr().out) == ("loss=1.0" in new)
+
+
+def test_of_several_files_one_may_be_behind() -> None:
+    code = """
+    logs = [open(f"{sys.argv[3]}/{name}.jsonl", "a", buffering=1) for name in ("a", "b")]
+    for step in range(10, 1001, 10):
+        print(json.dumps({"step": step, "loss": 1.0}), file=logs[0])
+        time.sleep(0.2)
+        print(json.dumps({"step": step - 9, "val_loss": 1 / step}), file=logs[1])
+    """
+    program = f"{FILE['program']} {{folder}}"
+    findings = found(code, seconds=1.0, program=program, metrics="{folder}/*.jsonl")
+    assert findings["steps"].passed
 
 
 def test_the_same_metric_at_two_batch_sizes_is_found() -> None:

@@ -72,7 +72,11 @@ def test_event_files_of_tensorboard_are_read(tmp_path: Path) -> None:
     assert [*source.more()] == []
     with closing(tensorboard.SummaryWriter(str(tmp_path / "tb" / "second"))) as writer:
         writer.add_scalar("val/loss", 0.125, 20)
-    assert seen([*source.more()]) == [(20, {"val_loss": 0.125})]
+        writer.add_scalar("val/loss", 0.25, 30)
+    with closing(tensorboard.SummaryWriter(str(tmp_path / "tb" / "a_train"))) as writer:
+        writer.add_scalar("loss", 0.25, 25)  # a later step must not end the trial before 20
+    expected = [(20, {"val_loss": 0.125}), (25, {"loss": 0.25}), (30, {"val_loss": 0.25})]
+    assert seen([*source.more()]) == expected
 
 
 def test_half_an_event_waits_for_its_rest(tmp_path: Path) -> None:
