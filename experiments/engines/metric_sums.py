@@ -49,11 +49,7 @@ class MetricSums:
         self._values: list[Tensor | None] = []
 
     def add(
-        self,
-        metrics: Mapping[str, Any],
-        indices: Tensor,
-        batch: Batch,
-        output: Any = None,
+        self, metrics: Mapping[str, Any], indices: Tensor, batch: Batch, output: Any = None
     ) -> None:
         """Add a chunk: per metric ``(models, examples)`` values, (``(models,)`` sum, count), or
         sums and counts of ``(models, examples)`` each.

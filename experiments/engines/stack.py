@@ -184,12 +184,7 @@ class StackedStep:
     """Gradients and metrics of the models in ``stack``."""
 
     def __init__(
-        self,
-        context: StudyContext,
-        base: nn.Module,
-        stack: Stack,
-        draws: RandomDraws,
-        micro: int,
+        self, context: StudyContext, base: nn.Module, stack: Stack, draws: RandomDraws, micro: int
     ) -> None:
         """
         Args:

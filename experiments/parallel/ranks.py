@@ -55,10 +55,7 @@ class TorchRanks:
     initialized."""
 
     def __init__(
-        self,
-        device: str = "cpu",
-        group: dist.ProcessGroup | None = None,
-        address: str = LOOPBACK,
+        self, device: str = "cpu", group: dist.ProcessGroup | None = None, address: str = LOOPBACK
     ) -> None:
         self.group, self.address = group, address
         self.rank = dist.get_rank(group)

@@ -41,6 +41,8 @@ class _Run:
     ended: Ended
     printed: Sequence[str]
     """Its last line of standard output."""
+    form: str
+    """How a report of it would be, and what there is where it was to be."""
 
     @property
     def last_line(self) -> str:
@@ -85,8 +87,8 @@ def check(
     if other is not None:
         observer(f"batch size {other.batch_size}")
         of_other = _run(other, trial, left, observer)
-        findings += _of_end(of_other, other, f" at batch size {other.batch_size}")
-        findings.append(_of_size(metric, study, first, other, of_other))
+        ends = _of_end(of_other, other, f" at batch size {other.batch_size}")
+        findings += ends or [_of_size(metric, study, first, other, of_other)]
     return findings
 
 
@@ -114,7 +116,17 @@ def _run(study: Study, trial: Trial, seconds: float, observer: Callable[[str], N
         how, took = process.ended, time.monotonic() - ended_at
         logs = (log.read_text("utf-8", "replace") for log in Path(folder).glob("stdout.log"))
         printed = [line[:500] for log in logs for line in log.splitlines() if line.strip()][-1:]
-        return _Run(reports=reports, by_itself=by_itself, seconds=took, ended=how, printed=printed)
+        metrics = Metrics(getattr(study.workload.program, "reports", None))
+        default = f'a report is {{"step": 1, "{metric}": 0.5}} in a line, or what metrics says'
+        form = f"{'metrics: ' if metrics.text else ''}{metrics.written(Path(folder), default)}"
+        return _Run(
+            reports=reports,
+            by_itself=by_itself,
+            seconds=took,
+            ended=how,
+            printed=printed,
+            form=form,
+        )
 
 
 def _of_reports(run: _Run, study: Study) -> list[Finding]:
@@ -125,10 +137,7 @@ def _of_reports(run: _Run, study: Study) -> list[Finding]:
     steps = [report.step for report in run.reports]
     if not steps:
         how = f"it ended: {run.ended}" if run.by_itself else "and it was still running"
-        form = f'a report is {{"step": 1, "{metric}": 0.5}} in a line, or what metrics says'
-        if metrics := getattr(study.workload.program, "reports", None):
-            form = f"metrics: {metrics}"
-        line = f"none{waited}, {how}{run.last_line}; {form}"
+        line = f"none{waited}, {how}{run.last_line}; {run.form}"
         return [Finding(check="reports", passed=False, finding=line)]
     line = f"{count(len(steps), 'report')}: {', '.join(names)}"
     findings = [Finding(check="reports", passed=True, finding=line), *(end := _of_end(run, study))]
@@ -149,7 +158,10 @@ def _of_reports(run: _Run, study: Study) -> list[Finding]:
 
 def _of_end(run: _Run, study: Study, where: str = "") -> list[Finding]:
     """What is wrong with how it ended by itself, as a sweep would have it."""
-    values = run.values(study.targets[-1].metric).values()
+    values = run.values(metric := study.targets[-1].metric).values()
+    if where and not (run.by_itself or values):
+        line = f"no {metric}{where} in {PATIENCE_SECONDS:.0f} s, and it was still running"
+        return [Finding(check="metric", passed=False, finding=line + run.last_line)]
     over = any(not math.isfinite(v) or study.targets[-1].hit(v) for v in values)
     steps = [0, *sorted({report.step for report in run.reports})]
     next_step = steps[-1] + max(b - a for a, b in pairwise([*steps, steps[-1]]))

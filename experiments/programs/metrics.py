@@ -35,6 +35,7 @@ PRINTED = ("nanogpt", "torchtitan", "megatron")
 _JSON = r"^\s*\{.*\}\s*$"
 _OF_LIGHTNING = "metrics.csv"
 _FOLDER = "{folder}"
+_FIRST_BYTES = 200
 
 
 class Source(Protocol):
@@ -101,6 +102,17 @@ class Metrics:
         if self.text in PRINTED:
             return r"(?i)\b(step|iter|iteration)\b"
         return self.pattern or ""
+
+    def written(self, folder: Path, default: str) -> str:
+        """Where a program reports that has not, and what is there instead."""
+        text = self.text or default
+        if not self._is_below_folder or text.endswith("/"):
+            return text
+        for file in sorted(folder.glob(text.removeprefix(f"{_FOLDER}/"))):
+            with file.open("rb") as stream:
+                begins = stream.readline(_FIRST_BYTES).decode("utf-8", "replace").strip()
+            return f"{text}, which begins with {begins!r}, where a report has a step and numbers"
+        return f"{text}, and there is no such file"
 
     @property
     def both_streams(self) -> bool:

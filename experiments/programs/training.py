@@ -332,7 +332,9 @@ class ProgramTraining:
         after = (
             f"after step {self.step:,} of {budget:,}" if self.step else "before its first report"
         )
-        message = f"{self._program.name} ended {after}: {ended}"
+        cannot = self._instruction.resume and not reported
+        said = ": ".join([str(ended), *(ended.stderr[-1:] if ended.exit or cannot else ())])
+        message = f"{self._program.name} ended {after}: {said}"
         if self._no_number and ended.exit == 0:
             message += self._no_number
         elif ended.error is None and not last and self._names:
@@ -340,11 +342,12 @@ class ProgramTraining:
             message += f"; it has reported no {self._metric}: {near or ', '.join(self._names)}"
         elif ended.exit == 0 and not self._names:
             example = f'lines such as {{"step": 1, "{self._metric}": 0.5}}'
-            message += f"; it reports by {self._program.reports or example}"
-        if self._instruction.resume and not reported:
+            of = Metrics(self._program.reports).written(self._folder, example)
+            message += f"; it reports by {of}"
+        if cannot:
             message = f"{self._program.name} could not go on by {shlex.join(self._program.resume)}"
-            message += f": {': '.join([str(ended), *ended.stderr[-1:]])}; its folder is kept, the "
-            message += f"next sweep tries again; anew: rm -r {shlex.quote(str(self._folder))}"
+            message += f": {said}; its folder is kept, the next sweep tries again; anew: "
+            message += f"rm -r {shlex.quote(str(self._folder))}"
         lines = [*ended.stderr, f"(its output: {self._folder}/stdout.log)", message]
         raise ProgramError("\n".join(lines))
 

@@ -86,10 +86,7 @@ def forget(store: Store, studies: Sequence[Study]) -> None:
 
 
 def divide(
-    checkpoints: Checkpoints,
-    pack: str,
-    trials: Sequence[str],
-    groups: Mapping[str, Sequence[str]],
+    checkpoints: Checkpoints, pack: str, trials: Sequence[str], groups: Mapping[str, Sequence[str]]
 ) -> list[SnapshotHeader]:
     """Make of a pack's snapshot one for each group of its ``trials``, by the ids of their packs.
 

@@ -135,10 +135,7 @@ def _study(ref: WorkloadRef, batch_size: int, precision: str) -> Study:
 
 def _trial(index: int) -> Trial:
     return Trial(
-        id=f"check-{index}",
-        index=index,
-        seed=derive(0, "check", index),
-        metaparameters=_USUAL,
+        id=f"check-{index}", index=index, seed=derive(0, "check", index), metaparameters=_USUAL
     )
 
 

@@ -30,15 +30,7 @@ from tests.conformance.cases import (
     made_up,
 )
 from tests.marks import quick
-from tests.problems import (
-    engine,
-    largest_difference,
-    restore,
-    said,
-    saved,
-    train,
-    train_in_pieces,
-)
+from tests.problems import engine, largest_difference, restore, said, saved, train, train_in_pieces
 
 pytestmark = pytest.mark.usefixtures("one_thread", "made_up_data")
 

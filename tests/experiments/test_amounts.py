@@ -101,12 +101,7 @@ def test_a_range_doubles_in_tokens(first, doublings, context):
     assert in_examples(read, context, "sequence") == [first * 2**i for i in range(doublings + 1)]
 
 
-@given(
-    st.decimals(0, 10**9, places=2),
-    st.integers(0, 10**6),
-    st.integers(1, 10**4),
-    contexts,
-)
+@given(st.decimals(0, 10**9, places=2), st.integers(0, 10**6), st.integers(1, 10**4), contexts)
 def test_a_budget_in_tokens_is_exact(tokens, steps, batch_size, context):
     text = f"{tokens:f} tokens + {steps} steps + 1 example"
     budget = Amount.parse(text)

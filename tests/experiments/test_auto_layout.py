@@ -285,12 +285,7 @@ def test_a_dry_run_of_two_workers_starts_them(tmp_path: Path) -> None:
     choices = local_choices([pack(replace(of_user(tmp_path, holds=6), layout=layout))], "cpu")
     assert choices is not None
     names = {tuple(each["layout"]) for each in choices[0]["from"]}
-    assert names == {
-        ("data",),
-        ("shard",),
-        ("shard", "zero2"),
-        ("tensor",),
-    }
+    assert names == {("data",), ("shard",), ("shard", "zero2"), ("tensor",)}
     none_fits = pack(replace(of_user(tmp_path, holds=0), layout=layout))
     with pytest.raises(ExperimentError, match="2 workers, not even a micro-batch of 1"):
         local_choices([none_fits], "cpu")

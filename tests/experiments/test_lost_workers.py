@@ -60,12 +60,7 @@ ENDED = (
         ),
         (LOST, "", 0, KILLED),
         (LOST, "", None, f"the worker process was killed (signal 9){OVER}: out of memory?"),
-        (
-            LOST,
-            None,
-            None,
-            f"the worker process was killed, or crashed{OVER}; Ray's logs say more",
-        ),
+        (LOST, None, None, f"the worker process was killed, or crashed{OVER}; Ray's logs say more"),
         (
             LOST,
             "Fatal Python error: Aborted\n",

@@ -160,11 +160,7 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         x, weight = ctx.saved_tensors
-        return (
-            gradient @ weight,
-            gradient.mT @ x,
-            gradient.sum(0) if ctx.biased else None,
-        )
+        return (gradient @ weight, gradient.mT @ x, gradient.sum(0) if ctx.biased else None)
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *inputs: Any) -> Any:

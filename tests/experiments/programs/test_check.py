@@ -75,6 +75,11 @@ def test_a_program_that_keeps_it() -> None:
             "if sys.argv[1] == '16': say(2), sys.exit('too large')\nsize, seed =",
             *("end", False, "at batch size 16 after step 2 of 1,000: exit status 1; its last"),
         ),
+        (
+            "size, seed =",
+            "if sys.argv[1] == '16': time.sleep(60)\nsize, seed =",
+            *("metric", False, "no val_loss at batch size 16 in 5 s, and it was still running"),
+        ),
         ("seed % 7", "os.getpid()", "seed", None, "cannot be repeated exactly"),
         ("examples=step * size", "examples=step * 8", "batch size", False, "8 and 8"),
         ("examples=step * size", "x=1", "batch size", None, "neither examples nor tokens"),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from experiments.errors import ExperimentError
+from experiments.errors import ExperimentError, ProgramError
 from experiments.programs.metrics import Metrics, Source
 from experiments.programs.reports import Report
 from tests.experiments.programs.scripted import ended, pack, trained
@@ -159,12 +160,20 @@ time.sleep(60)
     assert outcome.last_miss == 10
 
 
-def test_a_program_says_what_it_was_to_report_by(tmp_path: Path) -> None:
-    from experiments.errors import ProgramError
-
-    of = pack(tmp_path, "print('step 3')", reports=r"step (?P<step>\d+) loss (?P<val_loss>\S+)")
-    with pytest.raises(ProgramError, match=r"it reports by step \(\?P<step>"):
-        trained(of, tmp_path)
+@pytest.mark.parametrize(
+    ("metrics", "message"),
+    [
+        (r"step (?P<step>\d+) loss (?P<val_loss>\S+)", "it reports by step (?P<step>"),
+        ("{folder}/*.csv", "by {folder}/*.csv, which begins with 'epoch,val_loss', where a report"),
+        ("{folder}/a.jsonl", "it reports by {folder}/a.jsonl, and there is no such file"),
+    ],
+)
+def test_a_program_says_what_it_was_to_report_by(
+    tmp_path: Path, metrics: str, message: str
+) -> None:
+    code = "print('step 3'); open(f'{sys.argv[2]}/a.csv', 'w').write('epoch,val_loss\\n1,2')"
+    with pytest.raises(ProgramError, match=re.escape(message)):
+        trained(pack(tmp_path, code, "{folder}", reports=metrics), tmp_path)
 
 
 @pytest.mark.parametrize(

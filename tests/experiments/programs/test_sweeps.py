@@ -150,7 +150,8 @@ def test_a_program_that_fails_is_a_row_with_its_last_words(folder: Path) -> None
     for error in failed["error"]:
         first, *_, last = error.splitlines()
         assert first == "the loss scale is zero"
-        assert last == "train.py ended before its first report: exit status 1"
+        end = "exit status 1: the loss scale is zero"
+        assert last == f"train.py ended before its first report: {end}"
     (note,) = (e.text for e in events if isinstance(e, Note) and "the same again" in e.text)
     line = note.removeprefix("the same again: ").split()
     again = subprocess.run(line, capture_output=True, check=False, text=True)

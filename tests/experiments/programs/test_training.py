@@ -125,7 +125,7 @@ def test_reports_of_one_step_are_one_measurement(tmp_path: Path) -> None:
     [
         (
             "say(10, val_loss=1); sys.exit('no data left')",
-            "ended after step 10 of 100: exit status 1",
+            "ended after step 10 of 100: exit status 1: no data left",
         ),
         ("say(10, val_loss=1)", "ended after step 10 of 100: exit status 0"),
         ("os.kill(os.getpid(), signal.SIGKILL)", "before its first report: signal 9 (SIGKILL)"),
