@@ -223,17 +223,14 @@ def table(name: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 def _column(name: str, field: pa.Field, values: list[Any]) -> pa.Array:
     if field.type == _TEXT:
-        values = [value if type(value) is str else _text(value) for value in values]
+        kinds = (Mapping, list, tuple)
+        values = [v if type(v) is str or not isinstance(v, kinds) else json_text(v) for v in values]
     try:
         return pa.array(values, type=field.type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
         raise ResultsError(
             f"column {field.name} of {name} holds {field.type} values: {error}"
         ) from error
-
-
-def _text(value: Any) -> Any:
-    return json_text(value) if isinstance(value, Mapping | list | tuple) else value
 
 
 def _lift_metrics(row: Mapping[str, Any]) -> Mapping[str, Any]:

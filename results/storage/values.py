@@ -113,10 +113,6 @@ def _refuse(where: str, name: str, value: str, why: str) -> Any:
     raise ResultsError(f"{place}column {name} holds {value}: {why}", hint=_HINT)
 
 
-def _is_mapping(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
 def _is_steps(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(steps, int) for steps in value.values())
 
@@ -138,7 +134,10 @@ def _is_space(value: Any) -> bool:
 
 
 _JSON: Mapping[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("fields", "technique", "layout", "layout_choice", "versions"), _is_mapping),
+    **{
+        name: lambda value: isinstance(value, dict)
+        for name in ("fields", "technique", "layout", "layout_choice", "versions")
+    },
     "acts_from": _is_steps,
     **dict.fromkeys(("targets", "notes", "baseline"), _is_texts),
     "search_space": _is_space,

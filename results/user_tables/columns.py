@@ -137,13 +137,16 @@ def _in_order(table: TableFile) -> TableFile:
     if table.means.get("step") == _CALLS and table.has("run") and not _several(table):
         # A table of runs: how often each has called W&B in all.
         return table.with_columns({}, drop=("step",))
-    if not table.has(_CALLS):
-        return replace(table, logged=table.logged or table.means.get("step") == _CALLS)
-    calls = table.numbers(_CALLS, least=0, whole=True)
+    calls_in = "step" if table.means.get("step") == _CALLS else _CALLS
+    if not table.has(calls_in):
+        return table
+    calls = table.numbers(calls_in, least=0, whole=True)
     runs = table.columns.get("run", [None] * len(calls))
     first = {run: at for at, run in reversed([*enumerate(runs)])}
     order = sorted(range(len(calls)), key=lambda at: (first[runs[at]], calls[at] or 0, at))
-    return replace(table.rows(order), logged=True)
+    # A call that is there twice is of two runs, which something else must tell apart.
+    single = len({*zip(runs, calls, strict=True)}) == len(calls)
+    return replace(table.rows(order), logged=table.logged or single)
 
 
 def _with_amounts(table: TableFile) -> TableFile:

@@ -104,7 +104,8 @@ def _changes(part: pd.DataFrame) -> bool:
     if len(ends) < 2:
         return False
     apart = (ends["min"].to_numpy()[1:] > ends["max"].to_numpy()[:-1]).all()
-    return bool(apart or part["step"].is_monotonic_increasing)
+    mixed = part.groupby("step")["batch_size"].nunique().gt(1).sum() >= len(ends)
+    return bool(apart or (part["step"].is_monotonic_increasing and not mixed))
 
 
 def phases_of(trial: Mapping[str, Any]) -> BatchPhases:

@@ -50,7 +50,8 @@ def described(runs: pd.DataFrame, others: Mapping[str, Sequence[Any]]) -> list[d
         values = pd.Series(cells if is_text else numbers, index=runs.index)
         several = values.nunique() > 1
         measured = is_metric(plain(name).rpartition("_")[2])  # best_val_loss, and not loss_scale
-        if several and (measured or _is_identity(values) or _IDENTITY.search(name.lower())):
+        own = len(values) > 1 and values.notna().all() and values.is_unique  # of each run
+        if several and (measured or own or _IDENTITY.search(name.lower())):
             unique += [name] if not is_text and (values % 1 != 0).any() else []
         elif is_text or not several:
             fields[name] = _plain(values)
@@ -109,11 +110,6 @@ def _trial(file: TableFile, name: str, row: dict[str, Any]) -> dict[str, Any]:
 def _present(values: Mapping[Any, Any]) -> dict[str, Any]:
     """Without the empty cells."""
     return {str(name): value for name, value in values.items() if not pd.isna(value)}
-
-
-def _is_identity(values: pd.Series) -> bool:
-    """Whether each run has a value of its own."""
-    return len(values) > 1 and bool(values.notna().all() and values.is_unique)
 
 
 def _plain(values: pd.Series) -> pd.Series:

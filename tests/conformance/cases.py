@@ -79,7 +79,7 @@ USERS_OPTIMIZERS = (
 )  # fmt: skip
 OWN_CASE: dict[str, dict[str, Any]] = {
     # Its QR is in float32, whatever the precision, and follows rounding where a gradient is zero.
-    "soap": {"spec": "digits-softmax", "close": 1e-5},
+    "soap": {"spec": "digits-softmax", "close": 1e-5}
 }
 
 
@@ -335,12 +335,7 @@ QUICK_PACKS = (
 )  # fmt: skip
 """Of techniques and workloads, each of which takes traces of its own: those with a state, random
 numbers, buffers or an order of their own, whose bits the quick tests compare."""
-CASES = (
-    *optimizer_cases(),
-    *technique_cases(),
-    *workload_cases(),
-    *batch_size_cases(),
-)
+CASES = (*optimizer_cases(), *technique_cases(), *workload_cases(), *batch_size_cases())
 
 
 def folder(base: Path) -> Path:

@@ -91,12 +91,7 @@ class FakeTraining:
     """
 
     def __init__(
-        self,
-        pack: Pack,
-        *,
-        device: str = "cpu",
-        group: Ranks = SOLO,
-        snapshot: bytes | None = None,
+        self, pack: Pack, *, device: str = "cpu", group: Ranks = SOLO, snapshot: bytes | None = None
     ) -> None:
         del device, group
         self.pack = pack

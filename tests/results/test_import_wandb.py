@@ -73,6 +73,19 @@ def test_wandb_one_file_of_several_runs(tmp_path: Path) -> None:
     assert results.open(tmp_path / "runs").trials.batch_size.tolist() == [8, 16]
 
 
+def test_wandb_one_file_of_several_runs_without_their_ids(tmp_path: Path) -> None:
+    path = tmp_path / "all.csv"
+    runs = [history(size, 50).assign(Name=f"r{size}") for size in (8, 16)]
+    pd.concat(runs).to_csv(path, index=False)
+    trials = results.open(path).trials
+    assert trials["batch_size"].tolist() == [8, 16]
+    assert trials["batch_sizes"].isna().all()  # no batch size that grows
+    double = [history(8, 50), history(8, 50).assign(**{"val/loss": 1.0})]
+    pd.concat(double).to_csv(path, index=False)
+    with pytest.raises(ResultsError, match="step 0 occurs twice in one run at batch size 8"):
+        results.open(path)
+
+
 def test_wandb_rows_of_one_step_are_one_evaluation(tmp_path: Path) -> None:
     """Several calls of log at one step: the last value of each metric counts."""
     path = tmp_path / "run.csv"

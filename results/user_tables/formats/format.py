@@ -10,10 +10,6 @@ from pathlib import Path
 from results.user_tables.table_file import TableFile, unzipped
 
 
-def _same(files: list[Path]) -> list[Path]:
-    return files
-
-
 @dataclass(frozen=True, kw_only=True)
 class Format:
     """A format of logs. Its tables have the names of the tool."""
@@ -24,7 +20,7 @@ class Format:
     """Patterns of the names of its files."""
     read: Callable[[Path], TableFile | None]
     """A file as a table; None where it holds something else."""
-    runs: Callable[[list[Path]], list[Path]] = _same
+    runs: Callable[[list[Path]], list[Path]] = list
     """What to read of the files that match in a folder: some of them, or the folders of them."""
     is_run: bool = True
     """Whether a file without a column ``run`` is one run."""
