@@ -60,6 +60,9 @@ def understood(
     if "batch_size" not in said:
         table = with_batch_size(table)
     table = with_settings_of_names(table)
+    if not {"examples", "tokens"}.isdisjoint(given or {}) and "step" not in (given or {}):
+        steps = [*names.candidates(table, names.AXES["step"], config=False)]
+        table = table.with_columns({}, drop=steps)  # they are the user's, in place of these
     for name, aliases in names.AXES.items():
         if name not in said:
             table = _with_axis(table, name, aliases)
@@ -237,13 +240,8 @@ def _without_empty_rows(table: TableFile) -> TableFile:
     if not table.has("step") or None not in table.columns["step"]:
         return table
     metrics = [table.columns[name] for name in table.columns if names.is_measured(table, name)]
-    steps = table.columns["step"]
-    kept = [
-        at
-        for at, step in enumerate(steps)
-        if step is not None or any(cells[at] is not None for cells in metrics)
-    ]
-    return table.rows(kept)
+    rows = enumerate(zip(table.columns["step"], *metrics, strict=True))
+    return table.rows([at for at, row in rows if any(cell is not None for cell in row)])
 
 
 def _several(table: TableFile) -> bool:

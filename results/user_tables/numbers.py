@@ -91,7 +91,8 @@ def amounts(cells: Sequence[Any]) -> list[Any]:
     plain = [number(cell) for cell, match in zip(cells, matches, strict=True) if not match]
     given = [value for value in plain if value is not None]
     mantissas = [float(match[1]) for match in matches if match]
-    binary = any(value > 4 for value in given) and all(map(_is_power_of_two, [*given, *mantissas]))
+    powers = [v >= 1 and v % 1 == 0 and int(v).bit_count() == 1 for v in (*given, *mantissas)]
+    binary = any(value > 4 for value in given) and all(powers)
     made = [*cells]
     for at, match in enumerate(matches):
         if match:
@@ -99,7 +100,3 @@ def amounts(cells: Sequence[Any]) -> list[Any]:
             value = float(match[1]) * float(base) ** _POWERS[match[2].lower()]
             made[at] = int(value) if value % 1 == 0 else value
     return made
-
-
-def _is_power_of_two(value: float) -> bool:
-    return value >= 1 and value % 1 == 0 and int(value) & (int(value) - 1) == 0

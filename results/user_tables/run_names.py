@@ -80,7 +80,8 @@ def with_settings_of_names(table: TableFile) -> TableFile:
     if column is None or table.has("name"):
         return table
     table = _with_numbers(table, column)
-    parts = {cell: _parts(str(cell)) for cell in table.columns[column]}
+    cells = [*dict.fromkeys(table.columns[column])]
+    parts = {c: _TEXT.findall(_ID.sub(" ", _without_settings(str(c)))) for c in cells}
     common = set.intersection(*map(set, parts.values()))
     said = {
         cell: " ".join(part for part in each if part not in common) for cell, each in parts.items()
@@ -114,7 +115,3 @@ def _without_settings(name: str) -> str:
     for pattern in _SAID.values():
         name = pattern.sub(" ", name)
     return name
-
-
-def _parts(name: str) -> list[str]:
-    return _TEXT.findall(_ID.sub(" ", _without_settings(name)))

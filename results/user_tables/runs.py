@@ -14,7 +14,9 @@ import pandas as pd
 
 from results.batch_phases import BatchPhases
 from results.schema import json_text
-from results.user_tables.table_file import TableFile
+from results.user_tables.table_file import TableFile, number
+
+_IN_EPOCHS = "log the updates so far, or: --map examples=epoch*50000+step*batch_size"
 
 
 def run_numbers(rows: pd.DataFrame, texts: Sequence[str], numbers: Sequence[str]) -> pd.Series:
@@ -136,8 +138,12 @@ def surviving(
     """
     kept: list[int] = []
     last: dict[str, int] = {}
+    epochs = [number(cell) or 0.0 for cell in file.columns.get("epoch", ())]
     for at, step in enumerate(steps):
         if any(last.get(metric, -1) > step for metric in measured[at]):
+            if epochs and (epoch := epochs[places[at]]) > max(epochs[each] for each in places[:at]):
+                message = f"step {step} of run {name} begins again with epoch {epoch:g}"
+                raise file.fail(places[at], message, _IN_EPOCHS)
             if step <= steps[0] and not file.logged:
                 raise file.fail(
                     places[at],

@@ -21,6 +21,7 @@ from results.user_tables.trials import memory, trials
 _PARTIAL = INTERVAL_COLUMNS[0]
 _LOST = "{} logged before a run went on from a checkpoint, and trained again: not used"
 _EPOCHS = "{} ends at step {:,} of {:,}: if it was logged over epochs, its steps are no updates"
+_AT_EACH = "runs have values at each step: if steps count epochs, say --map examples=step*50000"
 _RAMP = (
     "the batch size changes between two evaluations: examples are counted from the earlier one on"
 )
@@ -117,9 +118,12 @@ def whole_curves(file: TableFile, rows: pd.DataFrame) -> Memory:
 
 
 def _over_epochs(rows: pd.DataFrame, run: pd.Series, metrics: Sequence[str]) -> list[str]:
-    """A note for each metric that ends long before the others in every run."""
-    ends = rows["step"].groupby(run).max()
-    notes = []
+    """A note where steps look like epochs, and one for each metric that ends long before the
+    others in every run."""
+    steps = rows["step"].groupby(run).agg(["min", "max", "nunique"])
+    ends, n = steps["max"], steps["nunique"]
+    each = (ends - steps["min"] + 1 == n) & n.between(3, 1000) & steps["min"].le(1)
+    notes = [_AT_EACH] if each.all() and rows["batch_size"].nunique() > 1 else []
     for name in metrics:
         steps = rows.loc[rows[name].notna(), "step"].groupby(run).agg(["max", "count"])
         if len(steps) and (steps["count"].gt(2) & (20 * steps["max"]).lt(ends[steps.index])).all():

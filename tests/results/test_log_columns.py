@@ -360,6 +360,14 @@ def test_a_metric_that_seems_to_be_logged_over_epochs(tmp_path: Path) -> None:
     assert results.open(written(tmp_path, frame)).studies["notes"].isna().all()
 
 
+def test_steps_that_may_be_epochs(tmp_path: Path) -> None:
+    table = pd.DataFrame({"batch_size": [8] * 4 + [16] * 4, "step": [*range(4)] * 2})
+    path = written(tmp_path, table.assign(run=table["batch_size"], val_loss=1 / (1 + table.step)))
+    notes = json.loads(results.open(path).studies["notes"][0])
+    assert notes[0].startswith("runs have values at each step: if steps count epochs")
+    assert column(path, "step", examples="step*160+160") == [20, 40, 60, 80, 10, 20, 30, 40]
+
+
 def test_a_metric_that_was_measured_once(tmp_path: Path) -> None:
     frame = curves()
     frame["final_accuracy"] = np.where(frame.index % 25 == 24, 0.9, np.nan)

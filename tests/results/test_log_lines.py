@@ -113,6 +113,16 @@ def test_a_batch_size_that_grows_in_lines_of_megatron(tmp_path: Path) -> None:
     assert json.loads(trials["batch_sizes"].item())["sizes"] == [64, 256]
 
 
+def test_steps_that_are_counted_in_each_epoch_are_refused(tmp_path: Path) -> None:
+    lines = [f"Epoch [{e}/4], Step [{s}/9], Loss: 0.5" for e in (1, 2, 3, 4) for s in (3, 6, 9)]
+    path = tmp_path / "bs64.log"
+    path.write_text("\n".join(lines))
+    with pytest.raises(ResultsError, match="line 4: step 3 of run bs64 begins again with epoch 2"):
+        results.open(path)
+    path.write_text("\n".join([*lines[:3], *lines[:3]]))  # it began again from a checkpoint
+    assert results.open(path).trials["steps_run"].tolist() == [9]
+
+
 def test_a_file_whose_lines_report_nothing(tmp_path: Path) -> None:
     (tmp_path / "out.log").write_text("epoch one: loss 3.1\nstep 3: 12 files\n")
     with pytest.raises(ResultsError, match=r"out\.log has no line that reports a step and a metr"):

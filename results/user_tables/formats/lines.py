@@ -28,6 +28,7 @@ _REPORT = re.compile(
 
 What follows has colons or equal signs, or none: ``number of nan iterations: 0`` is one pair.
 """
+_EPOCH = re.compile(r"\bepoch\b[^\w.]*(\d+)", re.IGNORECASE)
 _NUMBER = r"(-?[\d.,]+(?:e[-+]?\d+)?|nan|-?inf)(?![\w.])"
 _PAIRS = {
     separated: re.compile(rf"([A-Za-z][\w /()]*?){by}{_NUMBER}", re.IGNORECASE)
@@ -83,7 +84,7 @@ def measured(line: str) -> dict[str, Any] | None:
     if not match:
         return None
     split = PARTS.get((match["set"] or match["split"] or "").lower(), "")
-    pairs = {}
+    pairs = {"epoch": epoch[1]} if (epoch := _EPOCH.search(text[: match.start("step")])) else {}
     for key, number in _PAIRS[bool({":", "="} & {*match["pairs"]})].findall(match["pairs"]):
         name = metric_name(key.strip()).removesuffix("_value")
         name = name if _OF_SPLIT.match(name) else split + name
