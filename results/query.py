@@ -155,7 +155,10 @@ def _explain(error: duckdb.Error, columns: Iterable[str], tables: Sequence[str])
     line = re.sub(r"^[A-Z]\w+(?: \w+)* Error: ", "", text.splitlines()[0]).rstrip("!")
     hint = None
     if match := _COLUMN.search(text):
-        hint = nearest(match[1] or match[2], columns)
+        name = match[1] or match[2]
+        hint = nearest(name, columns)
+        if name.lower() in columns:  # of another table
+            hint = f"another table has {name}: FROM measurements JOIN trials USING (trial)"
     elif match := _TABLE.search(text):
         hint = nearest(match[1], tables, f"did you mean one of {', '.join(tables)}?")
     elif isinstance(error, duckdb.PermissionException):

@@ -207,6 +207,13 @@ def test_the_session_of_a_query_is_locked(run: Results) -> None:
     }
 
 
+def test_a_column_of_another_table_is_said_to_be_one(run: Results) -> None:
+    with pytest.raises(ResultsError) as caught:
+        run.query("SELECT batch_size FROM measurements")
+    assert str(caught.value.hint).startswith("another table has batch_size: FROM measurements JOIN")
+    run.query("SELECT batch_size FROM measurements JOIN trials USING (trial)")
+
+
 @pytest.mark.parametrize(
     ("sql", "says", "hint"),
     [

@@ -38,11 +38,7 @@ def run(fields: dict, steps: list[int], *, batch_size: int, seed: int = 0, **sgd
 
 @pytest.mark.parametrize(
     ("batch_size", "learning_rate", "momentum", "preconditioner"),
-    [
-        (256, 0.5, 0.0, 0.0),
-        (1024, 0.1, 0.9, 0.0),
-        (512, 0.05, 0.5, 0.25),
-    ],
+    [(256, 0.5, 0.0, 0.0), (1024, 0.1, 0.9, 0.0), (512, 0.05, 0.5, 0.25)],
 )
 def test_the_mean_loss_is_the_exact_expectation(
     batch_size, learning_rate, momentum, preconditioner
