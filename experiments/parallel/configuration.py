@@ -18,11 +18,7 @@ Error = Callable[[str | None, str, str | None], ExperimentError]
 
 
 def layout_of(
-    written: Any,
-    workers: int | None,
-    workloads: Iterable[Workload],
-    base: str | None,
-    error: Error,
+    written: Any, workers: int | None, workloads: Iterable[Workload], base: str | None, error: Error
 ) -> Layout:
     """The layout of a name, ``auto``, or a mapping of dimensions to numbers of ranks.
 
@@ -51,10 +47,7 @@ def layout_of(
 
 
 def _of_dimensions(
-    written: Mapping[Any, Any],
-    workers: int | None,
-    workloads: Iterable[Workload],
-    error: Error,
+    written: Mapping[Any, Any], workers: int | None, workloads: Iterable[Workload], error: Error
 ) -> Layout:
     dimensions = parallel.DIMENSIONS.packaged  # data parallelism is not among them
     names = ("data", *sorted(dimensions, key=lambda name: dimensions[name].order))

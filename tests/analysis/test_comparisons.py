@@ -232,9 +232,7 @@ def test_curves_that_share_too_few_are_compared_as_each_is(plain_curve: Plain) -
     assert found.ratios["min_steps"] == expected
 
 
-def test_muon_takes_a_third_of_the_steps_wherever_the_batch_is_not_tiny(
-    plain_curve: Plain,
-) -> None:
+def test_muon_takes_a_third_of_the_steps_wherever_the_batch_is_not_tiny(plain_curve: Plain) -> None:
     """techniques-text: the ratio of steps at each batch size, which no form can move."""
     sizes = [2**i for i in range(8)]
     curves = [

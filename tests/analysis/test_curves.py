@@ -119,9 +119,7 @@ def test_n_is_the_most_that_all_batch_sizes_share(search: Make) -> None:
     assert curve.points[6].steps == first["steps_to_target"].min()
 
 
-def test_infeasible_trials_do_not_count_and_their_share_is_of_those_that_ran(
-    search: Make,
-) -> None:
+def test_infeasible_trials_do_not_count_and_their_share_is_of_those_that_ran(search: Make) -> None:
     trials = search()
     dead = (trials["index"] % 4 == 1) & trials["steps_to_target"].isna()
     trials.loc[dead, ["status", "stop_reason", "steps_run"]] = ("INFEASIBLE", "diverged", 3)
@@ -243,7 +241,7 @@ def test_trials_on_unequal_grids_make_curves_of_their_own(search: Make) -> None:
     both = pd.concat([search("sgd"), search("adam"), again])
     made = curves(both)
     assert [curve.label for curve in made] == [
-        *("evaluation_ratio 1.05, sgd", "evaluation_ratio 1.05, adam", "evaluation_ratio 1.1, sgd"),
+        *("evaluation_ratio 1.05, sgd", "evaluation_ratio 1.05, adam", "evaluation_ratio 1.1, sgd")
     ]
     fits = [regimes(curve) for curve in made]
     comparisons = compare(made, fits, "evaluation_ratio 1.05, sgd")

@@ -109,9 +109,7 @@ def test_those_of_another_configuration_are_told_apart(search: Make) -> None:
     assert "1 of the repeated runs are of other configurations than the best" in curve.notes
 
 
-def test_one_that_broke_off_says_nothing_and_one_that_diverged_never_arrived(
-    search: Make,
-) -> None:
+def test_one_that_broke_off_says_nothing_and_one_that_diverged_never_arrived(search: Make) -> None:
     trials = search()
     more = again(trials, [50.0, None, None])
     more.loc[1, ["status", "stop_reason"]] = ["INCOMPLETE", "error"]

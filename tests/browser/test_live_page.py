@@ -171,9 +171,7 @@ def test_an_unfolded_list_stays_open(served: tuple[Server, Seen], made: dict[str
     again(seen, server)
 
 
-def test_nothing_new_is_not_sent_again_and_silence_is_said(
-    served: tuple[Server, Seen],
-) -> None:
+def test_nothing_new_is_not_sent_again_and_silence_is_said(served: tuple[Server, Seen]) -> None:
     server, seen = served
     seen.page.locator("#status .sentence").wait_for()
     again(seen, server)

@@ -91,11 +91,7 @@ def fault() -> str:
 def main(root: str, address: str, kind: str) -> None:
     """Sweep ``many``, ``real`` or 500 trials; exit 130 when interrupted."""
     trainer: MakeTrainer = SlowTraining if kind == "real" else faulty.TRAINERS[fault()]
-    of = {
-        "real": real,
-        "many": many,
-        "500": lambda: fake(trials=250),
-    }[kind]()
+    of = {"real": real, "many": many, "500": lambda: fake(trials=250)}[kind]()
     faulty.break_storage(fault(), root)
     if address == "auto":  # in a process of its own
         local_ray._ALONE_SECONDS = 0.0  # a small sweep that is to have a Ray

@@ -188,9 +188,7 @@ def test_the_recorder_refuses_what_a_gpu_does(work: Any, reason: str) -> None:
     assert x.tolist() == [1, 1, 1]  # nothing was executed
 
 
-def test_after_a_recording_that_fails_there_are_no_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_after_a_recording_that_fails_there_are_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first error is named, not what follows from it; and no step is lost or taken twice."""
 
     class Failing(RecordedGraph):

@@ -70,11 +70,7 @@ def test_fields_stay_crossed() -> None:
 
 def test_how_many_combinations() -> None:
     factors: list[list[Any]] = [[1, 2, 3], ["a"], ["x", "y"]]
-    designs = [
-        Design(),
-        Design(alone=True, baseline=3),
-        Design(alone=True),
-    ]
+    designs = [Design(), Design(alone=True, baseline=3), Design(alone=True)]
     for design in designs:
         listed = [*combined(design, factors)]
         assert len(listed) == combinations(design, [3, 1, 2])

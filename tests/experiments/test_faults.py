@@ -138,10 +138,7 @@ def test_storage_that_fails_for_ten_seconds(
 
 @pytest.mark.parametrize(
     ("fault", "reason"),
-    [
-        ("storage-full", "No space left on device"),
-        ("storage-read-only", "Read-only file system"),
-    ],
+    [("storage-full", "No space left on device"), ("storage-read-only", "Read-only file system")],
 )
 def test_storage_that_cannot_be_written(
     start: Callable[..., Sweep], whole: pd.DataFrame, fault: str, reason: str

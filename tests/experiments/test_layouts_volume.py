@@ -61,11 +61,7 @@ FORMULAS: dict[str, tuple[Mapping[str, int], int, Callable[[Sizes], float]]] = {
         2,
         lambda s: (8 * s.L + 2) * s.A / 2 + 2 * s.N / 2,
     ),
-    "`{data: 2, tensor: 2}`": (
-        FOUR["data × tensor"],
-        4,
-        lambda s: 8 * s.L * s.A / 2 + 2 * s.R / 2,
-    ),
+    "`{data: 2, tensor: 2}`": (FOUR["data × tensor"], 4, lambda s: 8 * s.L * s.A / 2 + 2 * s.R / 2),
     "`{shard: 2, tensor: 2}`": (
         FOUR["shard × tensor"],
         4,

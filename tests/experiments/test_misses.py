@@ -299,9 +299,7 @@ def test_an_easier_target_is_decided_first() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"evaluate": "full"}, {"stop_at_target": False}],
-    ids=["full", "trains on"],
+    "changes", [{"evaluate": "full"}, {"stop_at_target": False}], ids=["full", "trains on"]
 )
 def test_where_whole_splits_are_evaluated(changes: dict[str, object]) -> None:
     of = case("text", **changes)

@@ -308,11 +308,7 @@ def test_time_that_is_up_ends_cleanly(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_changed_workload_asks(tmp_path: Path, log: Path) -> None:
     file, root = tmp_path / "mine.py", tmp_path / "runs"
     file.write_text(LINEAR)
-    of = {
-        "workload": f"{file}:Mine",
-        "batch_size": "64",
-        "trials": 5,
-    }
+    of = {"workload": f"{file}:Mine", "batch_size": "64", "trials": 5}
     run(root, experiment(**of))
     first = began(log)
     file.write_text("# a remark changes nothing\n" + LINEAR)

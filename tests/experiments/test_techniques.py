@@ -202,10 +202,7 @@ def test_identity(user_techniques: WorkloadRef) -> None:
     (base / "my.yaml").write_text("\n".join([*without, "technique: {clip: 2}"]))
     beside = load(base / "my.yaml")
     assert [p.id for p in beside.studies()] == ids(base, "[{clip: {norm: 2.0}}]")
-    assert load(base / "my.yaml").studies()[0].technique == {
-        "precision": "float32",
-        "clip": 2.0,
-    }
+    assert load(base / "my.yaml").studies()[0].technique == {"precision": "float32", "clip": 2.0}
     assert canonical(beside.studies()[0].identity["technique"]) == '{"clip":2}'
     both = ids(base, "[{clip: 2, ema: 0.5}]")
     assert both == ids(base, "[{ema: 0.5, clip: 2.0}]")

@@ -152,9 +152,7 @@ def write(root: Path, studies: list[ReleasedStudy]) -> tuple[int, int]:
 def _study(study: ReleasedStudy) -> dict[str, Any]:
     dataset, model, optimizer, _ = study.name.split("/")[-4:]
     double = {"type": "DOUBLE", "scale": "LOG_SCALE"}
-    configs: dict[str, Any] = {
-        "learning_rate": {**double, "min_value": 1e-4, "max_value": 10.0},
-    }
+    configs: dict[str, Any] = {"learning_rate": {**double, "min_value": 1e-4, "max_value": 10.0}}
     if optimizer != "sgd":
         reverse = {"type": "DOUBLE", "scale": "REVERSE_LOG_SCALE"}
         configs["momentum"] = {**reverse, "min_value": 0.9, "max_value": 0.9999}

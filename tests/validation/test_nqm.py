@@ -102,9 +102,7 @@ def test_the_curve_is_that_of_stepping_through_every_point_of_the_grid(rule: str
 
 @settings(max_examples=40)
 @given(
-    learning_rate=st.floats(1e-3, 1.9),
-    batch_size=st.integers(1, 2**16),
-    steps=st.integers(0, 500),
+    learning_rate=st.floats(1e-3, 1.9), batch_size=st.integers(1, 2**16), steps=st.integers(0, 500)
 )
 def test_sgd_is_the_closed_form(learning_rate: float, batch_size: int, steps: int) -> None:
     h, counts = nqm.spectrum()

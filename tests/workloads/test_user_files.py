@@ -51,9 +51,7 @@ def test_two_folders_do_not_get_each_others_modules(folder: Callable[..., Path])
     assert "my_lm" not in sys.modules
 
 
-def test_an_edited_module_is_read_anew_with_all_that_import_it(
-    folder: Callable[..., Path],
-) -> None:
+def test_an_edited_module_is_read_anew_with_all_that_import_it(folder: Callable[..., Path]) -> None:
     """Within the same second, and of the same length: bytecode's stamp would not tell."""
     before = import_file(folder("a", 1))
     after = import_file(folder("a", 2))
