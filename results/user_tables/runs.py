@@ -138,11 +138,12 @@ def surviving(
     """
     kept: list[int] = []
     last: dict[str, int] = {}
-    epochs = [number(cell) or 0.0 for cell in file.columns.get("epoch", ())]
+    cells = file.columns.get("epoch", ())
+    epochs = [number(cells[place]) or 0.0 for place in places] if cells else []
     for at, step in enumerate(steps):
         if any(last.get(metric, -1) > step for metric in measured[at]):
-            if epochs and (epoch := epochs[places[at]]) > max(epochs[each] for each in places[:at]):
-                message = f"step {step} of run {name} begins again with epoch {epoch:g}"
+            if epochs and epochs[at] > max(epochs[:at]):
+                message = f"step {step} of run {name} begins again with epoch {epochs[at]:g}"
                 raise file.fail(places[at], message, _IN_EPOCHS)
             if step <= steps[0] and not file.logged:
                 raise file.fail(

@@ -36,7 +36,7 @@ PARTS = (
     Part(name="workloads", folders=("workloads",), ceiling=5_346, aim=3_900),
     Part(name="experiments", folders=("experiments",), ceiling=34_146, aim=22_000),
     Part(name="analysis", folders=("analysis",), ceiling=18_303, aim=9_500),
-    Part(name="results", folders=("results",), ceiling=10_200, aim=5_000),
+    Part(name="results", folders=("results",), ceiling=10_201, aim=5_000),
     Part(name="batchscale", folders=("batchscale",), ceiling=9_228, aim=3_400),
     Part(
         name="validation, benchmarks, docs",
