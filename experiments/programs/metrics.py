@@ -108,7 +108,7 @@ class Metrics:
         text = self.text or default
         if not self._is_below_folder or text.endswith("/"):
             return text
-        for file in sorted(folder.glob(text.removeprefix(f"{_FOLDER}/"))):
+        for file in filter(Path.is_file, sorted(folder.glob(text.removeprefix(f"{_FOLDER}/")))):
             with file.open("rb") as stream:
                 begins = stream.readline(_FIRST_BYTES).decode("utf-8", "replace").strip()
             return f"{text}, which begins with {begins!r}, where a report has a step and numbers"
@@ -236,7 +236,7 @@ class _Files:
 
     def more(self, *, ended: bool = False) -> Iterator[Report]:
         for path in sorted(self._folder.glob(self._pattern)):
-            if path not in self._known:
+            if path not in self._known and path.is_file():
                 self._known[path] = self._source(path)
         # By steps, so that what one file has beyond the budget hides nothing of another.
         more = chain.from_iterable(each.more(ended=ended) for each in self._known.values())

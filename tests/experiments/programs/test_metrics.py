@@ -161,18 +161,17 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize(
-    ("metrics", "message"),
+    ("metrics", "said"),
     [
         (r"step (?P<step>\d+) loss (?P<val_loss>\S+)", "it reports by step (?P<step>"),
         ("{folder}/*.csv", "by {folder}/*.csv, which begins with 'epoch,val_loss', where a report"),
         ("{folder}/a.jsonl", "it reports by {folder}/a.jsonl, and there is no such file"),
     ],
 )
-def test_a_program_says_what_it_was_to_report_by(
-    tmp_path: Path, metrics: str, message: str
-) -> None:
-    code = "print('step 3'); open(f'{sys.argv[2]}/a.csv', 'w').write('epoch,val_loss\\n1,2')"
-    with pytest.raises(ProgramError, match=re.escape(message)):
+def test_a_program_says_what_it_was_to_report_by(tmp_path: Path, metrics: str, said: str) -> None:
+    code = "print('step 3'); os.chdir(sys.argv[2]); os.mkdir('A.csv'); open('a.csv', 'w').write("
+    code += "'epoch,val_loss\\n1,2')"
+    with pytest.raises(ProgramError, match=re.escape(said)):
         trained(pack(tmp_path, code, "{folder}", reports=metrics), tmp_path)
 
 
