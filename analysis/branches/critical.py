@@ -226,13 +226,13 @@ def _point(losses: Losses, batch_size: int, allowed: Array) -> Point:
     low = max(_in_sequence(made, "within"), default=None)
     means = {1: 0.0, **{times: ratio[0] for times, ratio in ratios.items()}}
     passed = _passed(means, low or 1, high, tolerance)
-    value, least, most_of = (k and float(k * batch_size) for k in (passed, low, high))
+    value, lower, upper = (k and float(k * batch_size) for k in (passed, low, high))
     return Point(
         step=losses.step,
         window=losses.window,
         comparisons=tuple(made),
         tolerance=math.expm1(tolerance) if math.isfinite(tolerance) else None,
-        critical=Interval(value=value, low=least, high=most_of),
+        critical=Interval(value=value, low=lower, high=upper),
     )
 
 
