@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # a rank's process starts without torch
 
 Role = Literal["search", "extension", "repeat", "branch"]
 Status = Literal["COMPLETE", "INFEASIBLE", "INCOMPLETE"]
-Precision = Literal["float32", "float64", "bfloat16", "float16", "tf32", "bfloat16_weights"]
+PrecisionName = Literal["float32", "float64", "bfloat16", "float16", "tf32", "bfloat16_weights"]
 AUTO: Literal["auto"] = "auto"
 REPEATS_FROM = 1_000_000_000
 """The first index of repeats, far beyond the indices of any table."""

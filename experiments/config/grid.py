@@ -19,7 +19,7 @@ from experiments.factors.ramp import Ramp
 from experiments.factors.rule import Rule
 from experiments.identity import optimizer_identity, schedule_identity
 from experiments.optimizers import Optimizer
-from experiments.plan import AUTO, Layout, Precision
+from experiments.plan import AUTO, Layout, PrecisionName
 from experiments.schedules import Schedule
 from experiments.schedules.base import WARMUP
 from experiments.techniques import SETTINGS
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class _Settings(Keys):
-    precision: tuple[Precision, ...] = ()
+    precision: tuple[PrecisionName, ...] = ()
     ghost_batch: tuple[Count, ...] = ()
 
 

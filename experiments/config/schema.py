@@ -17,7 +17,7 @@ from experiments.config.sources import why_not_copied
 from experiments.config.yaml_lines import Path, Places
 from experiments.errors import ExperimentError, elsewhere, nearest
 from experiments.factors.design import Design
-from experiments.plan import Precision
+from experiments.plan import PrecisionName
 from experiments.programs.parse import command_of_function, is_function
 from experiments.programs.parse import parse as parse_program
 from experiments.search.space import SCALES
@@ -109,7 +109,7 @@ class ExperimentFile(Keys):
     """The part of a GPU that a worker needs: 0.25 trains four packs on each. ``None``: a whole one,
     where there is any."""
     micro_batch: Count | None = None
-    precision: Precision = "float32"
+    precision: PrecisionName = "float32"
     ghost_batch: Count | None = None
     files: Texts = ()
     """What Ray's workers need besides the workload's and the optimizers' own files."""

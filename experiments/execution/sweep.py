@@ -38,7 +38,7 @@ from experiments.scheduling.dispatch import Dispatcher
 from experiments.scheduling.interim import InterimAnalyses
 from experiments.scheduling.messages import Note, Observer, Stage, TimeLeft, ignore
 from experiments.scheduling.messages import Summary as Summary
-from experiments.scheduling.study_state import Side, StudyState
+from experiments.scheduling.study_state import RangeEnd, StudyState
 from results.counts import agreeing, count
 from results.run_state.checkpoints import Checkpoints
 from results.run_state.claims import Claims, trials_of
@@ -258,11 +258,11 @@ class _Sweep:
     def _read_recorded(self, studies: Sequence[Study]) -> Recorded:
         return read_recorded(self.store, studies, self.since, self.passed_over)
 
-    def _edges(self, state: StudyState) -> Sequence[Side]:
+    def _edges(self, state: StudyState) -> Sequence[RangeEnd]:
         return space_edges.sides(state, self.judge, self.store) if self.judge else ()
 
     def _enlarged(
-        self, planned_row: Mapping[str, Any], state: StudyState, where: Sequence[Side]
+        self, planned_row: Mapping[str, Any], state: StudyState, where: Sequence[RangeEnd]
     ) -> None:
         if text := space_edges.record(self.store, planned_row, state, where):
             self.note(text)

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 from experiments.records.recorded import best_values
 from experiments.scheduling import rounds
-from experiments.scheduling.study_state import Side, StudyState
+from experiments.scheduling.study_state import RangeEnd, StudyState
 from results.counts import count
 from results.schema import json_text
 from results.store import Store
@@ -78,7 +78,7 @@ def notes(states: Sequence[StudyState], judge: Judge, store: Store) -> list[str]
     return [*every[:_LISTED], *rest]
 
 
-def sides(state: StudyState, judge: Judge, store: Store) -> list[Side]:
+def sides(state: StudyState, judge: Judge, store: Store) -> list[RangeEnd]:
     """The sides on which to enlarge the space; towards lower rates, if they are tuned and all
     trials diverged."""
     ended = [r for trial in state.drawn() if (r := state.records.get(trial.id))]
@@ -107,7 +107,7 @@ def _furthest(state: StudyState, store: Store) -> Sequence[Mapping[str, Any]]:
 
 
 def record(
-    store: Store, planned_row: Mapping[str, Any], state: StudyState, where: Sequence[Side]
+    store: Store, planned_row: Mapping[str, Any], state: StudyState, where: Sequence[RangeEnd]
 ) -> str | None:
     """Write the enlarged space into the study's row; what to say of it, or ``None`` where an
     earlier run has recorded it, or further ones too."""

@@ -22,7 +22,7 @@ from experiments.scheduling.messages import StudyPlanned
 from experiments.scheduling.rounds import Counts, Record, Remaining
 from experiments.search.base import Space
 
-Side = tuple[str, Literal["low", "high"]]
+RangeEnd = tuple[str, Literal["low", "high"]]
 """A tuned dimension and the end of its range to move."""
 
 
@@ -39,9 +39,9 @@ class StudyState:
     rows: list[Trial] = field(default_factory=list)
     busy: set[str] = field(default_factory=set)
     """Trials in packs that are in training."""
-    edges: Callable[[StudyState], Sequence[Side]] = lambda _: ()
+    edges: Callable[[StudyState], Sequence[RangeEnd]] = lambda _: ()
     """On which sides the best of the settled trials lie on the edge of the space."""
-    on_enlarged: Callable[[StudyState, Sequence[Side]], None] = lambda *_: None
+    on_enlarged: Callable[[StudyState, Sequence[RangeEnd]], None] = lambda *_: None
     """Called once with each enlargement."""
     interim: InterimAnalyses | None = None
     """The analyses that may stop the sweep; ``None``: it trains all trials."""

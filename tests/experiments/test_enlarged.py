@@ -14,7 +14,7 @@ from experiments import identity
 from experiments.config.compile import load
 from experiments.enlarged import Enlarged, enlarge
 from experiments.plan import Search, Study, Trial
-from experiments.scheduling.study_state import Side
+from experiments.scheduling.study_state import RangeEnd
 from experiments.search.space import Dimension
 from tests.experiments.fakes import study
 from tests.experiments.files import EXPERIMENT, own
@@ -49,7 +49,7 @@ def tuned(
     )
 
 
-def enlarged(of: Study, sides: Sequence[Side], number: int = 1) -> Enlarged:
+def enlarged(of: Study, sides: Sequence[RangeEnd], number: int = 1) -> Enlarged:
     """The study's own space with these ends moved, which can be."""
     found = enlarge(of, of.search.space, sides, number)
     assert found is not None
@@ -119,7 +119,7 @@ def test_ends_that_cannot_be_moved():
         "momentum": Dimension.parse("linear", [0, 0.9999]),
         "nesterov": Dimension.parse("discrete", [0, 1]),
     }
-    sides: list[Side] = [("momentum", "low"), ("momentum", "high"), ("nesterov", "high")]
+    sides: list[RangeEnd] = [("momentum", "low"), ("momentum", "high"), ("nesterov", "high")]
     assert enlarge(tuned(space), space, sides) is None
     assert enlarge(tuned(), SPACE, []) is None
     found = enlarged(tuned(), [("momentum", "low"), ("learning_rate", "low")])
@@ -129,7 +129,7 @@ def test_ends_that_cannot_be_moved():
 
 
 def test_ids_and_indices_are_no_others_and_do_not_move_with_the_trials():
-    sides: list[Side] = [("learning_rate", "low")]
+    sides: list[RangeEnd] = [("learning_rate", "low")]
     few, many = tuned(trials=8), tuned(trials=32)
     blocks = [few.draw(0, 32), *(enlarged(p, sides).trials for p in (few, many))]
     assert [t.id for t in blocks[1]] == [t.id for t in blocks[2]][: len(blocks[1])]

@@ -83,7 +83,7 @@ class Capacity:
         return max(_fits(self.nodes, need), self.grows_to or 0)
 
 
-class Cluster:
+class Nodes:
     """The connected Ray, whose nodes come and go.
 
     Args:

@@ -21,7 +21,7 @@ from ray.exceptions import GetTimeoutError, OutOfMemoryError, RayActorError
 from experiments.errors import ExperimentError
 from experiments.execution.executors.base import ExecutorContext
 from experiments.execution.polling import polling
-from experiments.execution.ray.demand import Cluster, WaitWatch, bundles
+from experiments.execution.ray.demand import Nodes, WaitWatch, bundles
 from experiments.execution.ray.lost_workers import (
     explain,
     killed_for_memory,
@@ -69,8 +69,8 @@ class RayTune:
         Raises:
             ExperimentError: the cluster can never place a pack of this layout.
         """
-        self._cluster = Cluster(context.grows_to)
-        capacity = self._cluster.capacity()
+        self._nodes = Nodes(context.grows_to)
+        capacity = self._nodes.capacity()
         self.layout = capacity.with_gpus(layout)
         capacity.refuse_impossible(self.layout)
         self.device = "cuda" if self.layout.gpus_per_worker else "cpu"
@@ -164,7 +164,7 @@ class RayTune:
             dispatcher,
             send=self._send,
             drain=lambda: self._drain(dispatcher),
-            slots=lambda: self._cluster.capacity().slots(self.layout),
+            slots=lambda: self._nodes.capacity().slots(self.layout),
             limit=_TRIALS_A_TUNER,
             explain=lambda trial, pack: self._explain(
                 progress.error_of(trial), pack, dispatcher.failures.deaths(pack) + 1
@@ -172,7 +172,7 @@ class RayTune:
             over=lambda: self._error is not None,
         )
         self._out = lambda: self._placed(searcher.out, progress)
-        worker = self._cluster.capacity().worker(self.layout)
+        worker = self._nodes.capacity().worker(self.layout)
         with tempfile.TemporaryDirectory(prefix="batchscale-tune-") as folder, _quiet():
             tune.Tuner(
                 tune.with_resources(
@@ -240,7 +240,7 @@ class RayTune:
 
     def _say_what_waits(self, dispatcher: Dispatcher) -> None:
         out, running = self._out()
-        capacity, free = self._cluster.capacity(), self._cluster.free
+        capacity, free = self._nodes.capacity(), self._nodes.free
         text = self._waits.sentence(self.layout, capacity, free, out=out, running=running)
         if text is not None:
             dispatcher.note(text)
