@@ -48,11 +48,13 @@ def fitted_points(curve: Curve) -> Points:
 
 
 def _bracket(point: Point) -> float:
-    """The variance of log steps that are anywhere in the bracket with equal probability."""
-    if point.runs or point.last_miss is None or point.minimum is None or not point.minimum > 0:
+    """The variance of log steps that are anywhere in the bracket with equal probability; of runs,
+    their brackets are as many as the evaluations at which they reached the target."""
+    hit = point.steps if point.runs else point.minimum
+    if point.last_miss is None or not hit:
         return 0.0
-    middle = (point.last_miss + 1 + point.minimum) / 2
-    return ((point.minimum - point.last_miss) / middle) ** 2 / 12
+    middle = (point.last_miss + 1 + hit) / 2
+    return ((hit - point.last_miss) / middle) ** 2 / 12 / max(len({*point.runs}), 1)
 
 
 def _luck(curve: Curve, points: Sequence[Point], x: Array) -> Array:

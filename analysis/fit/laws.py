@@ -189,9 +189,7 @@ def _law(
         fitted = line(np.log([at[row] for row in used]), ends[:, 0], width, level=level)
         p, p_by, c, c_by = fitted.slope, fitted.slope_by, fitted.intercept, fitted.intercept_by
         exponent = Interval(value=p, low=p - p_by, high=p + p_by)
-        coefficient = Interval(
-            value=float(np.exp(c)), low=float(np.exp(c - c_by)), high=float(np.exp(c + c_by))
-        )
+        coefficient = Interval.of_logs(c, c - c_by, c + c_by)
         scatter = fitted.scatter
         if scatter > 0:
             notes.append(Note("off_law", off=float(np.expm1(scatter))))
@@ -222,8 +220,7 @@ def _interval(regime: Regimes | None, quantity: str) -> Interval | None:
         interval = regime.defined
     elif interval.value is not None and not regime.knee.sloped:
         off = regime.knee.asymptotes().get(quantity, interval.value) / interval.value
-        ends = (None if end is None else end * off for end in interval.ends)
-        value, low, high = ends
+        value, low, high = (None if end is None else end * off for end in interval.ends)
         interval = Interval(value=value, low=low, high=high)
     return interval if interval.reached and interval.value is not None else None
 

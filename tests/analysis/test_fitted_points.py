@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -12,9 +11,8 @@ import pytest
 from analysis import Curve, Point, curves, regimes
 from analysis.curves.estimators import BEST_OF_10, MEDIAN
 from analysis.fit.fitted_points import RATIO, RATIO_OF_MORE, STEEPEST, fitted_points
-from tests.analysis.conftest import search
+from tests.analysis.conftest import plain_curve, search
 
-Plain = Callable[..., Curve]
 SIZES = [2**i for i in range(10)]
 
 
@@ -38,11 +36,8 @@ def order_statistics(dimensions: int, searches: int = 4000) -> np.ndarray:
     """Log steps of the four best of 64 random points each, (searches, 4), in a bowl whose log
     steps rise with the square of the distance from the optimum, in the middle of a unit cube."""
     rng = np.random.default_rng(dimensions)
-    found = np.empty((searches, 4))
-    for i in range(searches):
-        away = rng.uniform(-0.5, 0.5, (64, dimensions))
-        found[i] = np.sort(np.square(away).sum(1))[:4]
-    return found
+    away = rng.uniform(-0.5, 0.5, (searches, 64, dimensions))
+    return np.sort(np.square(away).sum(2), axis=1)[:, :4]
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3, 4])
@@ -68,7 +63,7 @@ def test_points_have_that_variance(dimensions: int | None) -> None:
     assert found.variance.mean() == pytest.approx(np.mean(np.log(uneven) ** 2) / ratio, rel=0.1)
 
 
-def test_points_of_which_nothing_is_known_have_none(plain_curve: Plain) -> None:
+def test_points_of_which_nothing_is_known_have_none() -> None:
     assert fitted_points(plain_curve(SIZES, SIZES)).variance.tolist() == [0.0] * 10
     for unknown in ({"fourth": None}, {"exact": False}, {"estimator": MEDIAN}):
         assert fitted_points(searched([1.5] * 10, **unknown)).variance.tolist() == [0.0] * 10
@@ -97,21 +92,19 @@ def test_the_bracket_adds_the_variance_of_where_in_it_the_target_was_passed() ->
     assert both.variance - found.variance == pytest.approx(np.log(1.5) ** 2 / RATIO[2])
 
 
+@pytest.mark.parametrize(("runs", "brackets"), [((100.0,), 1), ((100.0,) * 3, 1), ((99, 101), 2)])
+def test_that_of_runs_does_too(runs: tuple[float, ...], brackets: int) -> None:
+    """Runs that agreed were known to a step, however far their evaluations lay apart."""
+    point = {"minimum": None, "last_miss": 79.0, "middles": (90.0,) * len(runs)}
+    found = fitted_points(searched([1.5] * 10, runs=runs, **point))  # type: ignore[arg-type]
+    assert found.variance == pytest.approx((21 / 90) ** 2 / 12 / brackets)
+
+
 def repeated(deviation: np.ndarray, runs: int, seed: int) -> Curve:
     """Runs at each of ``SIZES`` that scatter by so much."""
     rng = np.random.default_rng(seed)
-    points = []
-    for size, each in zip(SIZES, deviation, strict=True):
-        steps = tuple(np.exp(5 + each * rng.normal(size=runs)).tolist())
-        points.append(
-            Point(
-                batch_size=size, steps=float(np.median(steps)), runs=steps, middles=steps,
-                trials=runs,
-            )
-        )  # fmt: skip
-    return Curve(
-        group={"optimizer": "sgd"}, label="sgd", target=None, points=tuple(points), trials=1
-    )
+    steps = np.exp(5 + np.repeat(deviation, runs) * rng.normal(size=runs * len(SIZES)))
+    return plain_curve(np.repeat(SIZES, runs), steps)
 
 
 def test_a_point_of_repeated_runs_is_their_mean_and_scatters_less() -> None:
@@ -133,12 +126,8 @@ def test_noise_that_falls_along_the_curve_is_found() -> None:
     """From 20 % to 3 % over nine doublings, three runs each; the deviation of each point alone is
     off by a factor of two."""
     true = np.geomspace(0.2, 0.03, 10)
-    off = np.array(
-        [
-            np.log(np.sqrt(fitted_points(repeated(true, 3, seed)).variance * 3) / true)
-            for seed in range(40)
-        ]
-    )
+    variances = [fitted_points(repeated(true, 3, seed)).variance for seed in range(40)]
+    off = np.log(np.sqrt(np.multiply(variances, 3)) / true)
     assert abs(np.median(off[:, 0])) < np.log(1.3)
     assert abs(np.median(off[:, -1])) < np.log(1.6)
     assert np.mean(np.abs(off[:, [0, -1]]) < np.log(2)) > 0.75
@@ -148,12 +137,10 @@ def test_noise_that_falls_along_the_curve_is_found() -> None:
 
 def test_equal_noise_is_taken_as_equal() -> None:
     """The trend is shrunk by its own error: in most curves it is none."""
-    ratios = []
-    for seed in range(40):
-        variance = fitted_points(repeated(np.full(10, 0.1), 3, seed)).variance
-        ratios.append(np.sqrt(variance.max() / variance.min()))
+    variances = [fitted_points(repeated(np.full(10, 0.1), 3, seed)).variance for seed in range(40)]
+    ratios = np.sqrt(np.max(variances, axis=1) / np.min(variances, axis=1))
     assert np.median(ratios) < 1.3
-    assert np.mean(np.array(ratios) < 1.001) > 0.4
+    assert np.mean(ratios < 1.001) > 0.4
 
 
 def test_no_trend_is_steeper_than_can_be() -> None:
