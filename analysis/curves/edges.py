@@ -74,6 +74,7 @@ def edge(
     """
     parsed = mapping(space, "search_space") if isinstance(space, str) else space
     edges: list[Edge] = []
+    verdict: Literal["edge", "near"]
     for name, dimension in parsed.items():
         if not isinstance(dimension, Mapping) or len(dimension) != 1:
             continue
@@ -90,23 +91,11 @@ def edge(
         # A length that is a share of the budget cannot be longer than the budget.
         whole_budget = name not in best and name + _STEPS in best and high == 1.0
         if min(places) < MARGIN and (scale, low) not in _NATURAL:
-            edges.append(
-                Edge(
-                    dimension=name,
-                    side="low",
-                    bound=low,
-                    verdict="edge" if first < MARGIN else "near",
-                )
-            )
+            verdict = "edge" if first < MARGIN else "near"
+            edges.append(Edge(dimension=name, side="low", bound=low, verdict=verdict))
         if max(places) > 1 - MARGIN and not whole_budget:
-            edges.append(
-                Edge(
-                    dimension=name,
-                    side="high",
-                    bound=high,
-                    verdict="edge" if first > 1 - MARGIN else "near",
-                )
-            )
+            verdict = "edge" if first > 1 - MARGIN else "near"
+            edges.append(Edge(dimension=name, side="high", bound=high, verdict=verdict))
     return edges
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -183,21 +184,22 @@ COLUMNS = (
 """Columns of trials that the analysis reads; one that is absent is all null."""
 
 
-def label(group: Mapping[str, Any], names: Iterable[str]) -> str:
-    """A curve's values of ``names``, with the names of those that are numbers."""
+def label(group: Mapping[str, Any], names: Iterable[str], *, full: bool = False) -> str:
+    """A curve's values of ``names``, with the names of those that are numbers; ``full``: of all,
+    and all digits."""
     parts = []
     for name in names:
-        value = group.get(name)
+        value, short_name = group.get(name), name.rpartition(".")[2]
         if value is None:
             continue
         if not isinstance(value, str):
             short = f"{value:g}"
-            cut = float(short) != value and value % 1 == 0  # 1281167 is not 1.28117e+06
-            parts.append(f"{name.rpartition('.')[2]} {f'{value:.15g}' if cut else short}")
+            cut = float(short) != value and (full or value % 1 == 0)  # 1281167, not 1.28117e+06
+            parts.append(f"{short_name} {f'{value:.15g}' if cut else short}")
         elif name == "technique":  # {"precision":"bfloat16"} as precision bfloat16
             parts.append(", ".join(f"{key} {each}" for key, each in json.loads(value).items()))
         else:
-            parts.append(value)
+            parts.append(f"{short_name} {value}" if full else value)
     return escaped(", ".join(filter(None, parts)))
 
 
@@ -224,6 +226,11 @@ def labels(groups: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -> li
     further = list(extra) if len(set(extra)) > 1 else [""] * len(groups)
     usual = [name for name in names if name in ("optimizer", "workload")][-1:]
     texts = [label(group, varying) or label(group, usual) for group in groups]
+    unlike = Counter(text for text, _ in {*zip(texts, map(str, groups), strict=True)})
+    texts = [
+        label(group, varying, full=True) if unlike[text] > 1 else text
+        for group, text in zip(groups, texts, strict=True)
+    ]
     return [
         ", ".join(filter(None, pair)) or "steps to target"
         for pair in zip(texts, further, strict=True)

@@ -46,6 +46,12 @@ def test_what_is_needed_is_kept() -> None:
     assert labels([MINE, smooth]) == ["label_smoothing 0", "label_smoothing 0.1"]
     large = [{**MINE, "width": width} for width in (1_281_167, 1_281_168.0, 1_000_000)]
     assert labels(large) == ["width 1281167", "width 1281168", "width 1e+06"]
+    # Equal names were two curves of one, and of these "best-at-batch" had the last alone.
+    yes = [{**MNIST, **each} for each in ({}, {"pretrain": "yes"}, {"distill": "yes"})]
+    assert labels(yes) == ["sgd", "pretrain yes", "distill yes"]
+    near = [{**MNIST, "fields.noise": noise} for noise in (0.1234567, 0.1234568)]
+    assert labels(near) == ["noise 0.1234567", "noise 0.1234568"]
+    assert labels([MNIST, MNIST], ["a < 1", "a < 2"]) == ["sgd, a < 1", "sgd, a < 2"]
 
 
 def test_a_collection_has_its_name_and_an_ordinary_workload_none() -> None:

@@ -103,11 +103,9 @@ def test_the_deviation_of_an_excess_is_that_of_its_distribution(dimensions: int,
 def test_the_trend_covers(dimensions: int, slope: float) -> None:
     rng = np.random.default_rng([dimensions, round(100 * slope)])
     true = np.exp(slope * np.log(SIZES[-1] / SIZES[0]))
-    factors = []
-    for _ in range(150):
-        trend = search_trend(drawn(rng, dimensions, slope))
-        assert trend is not None
-        factors.append(trend.effect(SIZES[0], SIZES[-1]).factor)
+    trends = [search_trend(drawn(rng, dimensions, slope)) for _ in range(150)]
+    factors = [each.effect(SIZES[0], SIZES[-1]).factor for each in trends if each is not None]
+    assert len(factors) == 150
     assert 0.8 <= np.mean([factor.holds(true) for factor in factors]) <= 0.98
     middle = np.median([np.log(factor.value or np.nan) for factor in factors])
     assert middle == pytest.approx(np.log(true), abs=0.05)
@@ -122,11 +120,10 @@ def test_of_other_powers_than_two_the_excess_is_wrong_by_a_known_factor(power: f
         return gamma(1 + p) / (gamma(4 + p) / 6 - gamma(1 + p))
 
     rng = np.random.default_rng(5)
-    found = []
-    for _ in range(100):
-        trend = search_trend(drawn(rng, 3, 0.05, power=power))
-        assert trend is not None
-        found.append(np.log(trend.effect(SIZES[0], SIZES[-1]).factor.value or np.nan))
+    trends = [search_trend(drawn(rng, 3, 0.05, power=power)) for _ in range(100)]
+    factors = [each.effect(SIZES[0], SIZES[-1]).factor for each in trends if each is not None]
+    assert len(factors) == 100
+    found = np.log([factor.value or np.nan for factor in factors])
     ratio = np.median(found) / (0.05 * np.log(SIZES[-1]))
     assert ratio == pytest.approx(share(2 / 3) / share(power / 3), rel=0.2)
 
