@@ -9,7 +9,7 @@ very curve, so that it holds only where the bend is 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,17 +58,21 @@ DEFINITIONS: Mapping[str, Definition] = {
 }
 
 
-def named(name: str) -> Definition:
+def named(name: str, units: Collection[str] = ()) -> Definition:
     """The definition of that name.
 
     Raises:
-        ResultsError: there is none; the hint names the nearest.
+        ResultsError: there is none; the hint names the nearest. Or it measures from a number of
+            sequences, and ``units`` has tokens.
     """
     if name not in DEFINITIONS:
         raise ResultsError(
             f"there is no definition {name!r}",
             hint=nearest(name, DEFINITIONS, f"known: {', '.join(DEFINITIONS)}"),
         )
+    if "token" in units and (anchor := DEFINITIONS[name].anchor) is not None:
+        message = f"{name} measures from {anchor:g} sequences, and the unit is tokens"
+        raise ResultsError(message, hint="leave --unit tokens out")
     return DEFINITIONS[name]
 
 

@@ -20,6 +20,7 @@ from typing import Protocol
 import numpy as np
 
 from analysis.fit.convex import Array, Fit, Fits, Linear, Points, fits
+from analysis.fit.interval import BY_EXAMPLES
 
 SURELY = 0.35
 """Level of the interval of an end's change that must leave out the tolerance. By the fitted change
@@ -265,12 +266,10 @@ class Located:
         small, large = self.small_level, self.large_level
         if name == "min_steps" and not large:
             return math.nan, math.nan, high
-        if name == "min_examples" and not small:
+        if name in BY_EXAMPLES and not small:
             return math.nan, math.nan, high
         if name == "maximal_parallelism_from" and not large:
             return math.nan, low, math.nan
-        if name == "perfect_scaling_until" and not small:
-            return math.nan, math.nan, high
         if name == "critical_batch_size" and not (small and large):
             if not (small or large):
                 return UNKNOWN

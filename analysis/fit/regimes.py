@@ -184,7 +184,7 @@ def regimes_of(
         ResultsError: as there.
     """
     if definition is not None:
-        definitions.named(definition)  # raises
+        definitions.named(definition, {curve.example_unit for curve in curves})  # raises
     if not (np.isfinite(tolerance) and 0 < tolerance <= 10):
         raise ResultsError(f"tolerance {tolerance:g} is not above 0 and at most 10", hint="try 0.2")
     if not 0 < level < 1:

@@ -67,6 +67,14 @@ def test_what_lies_outside_the_tested_batch_sizes_is_open(plain_curve: Plain) ->
     assert any("measures from batch size 256" in note for note in other.notes)
 
 
+def test_what_measures_from_sequences_is_not_of_tokens(plain_curve: Plain) -> None:
+    """It measured from 256 tokens: 225,000 instead of 382,000."""
+    curve = plain_curve([512 * size for size in C4], STEPS["85M"], example_unit="token")
+    with pytest.raises(ResultsError, match="measures from 256 sequences"):
+        regimes(curve, definition="zhang2024")
+    assert regimes(curve, definition="mccandlish2018").defined is not None
+
+
 def test_a_bend_that_the_definition_does_not_have_is_said(plain_curve: Plain) -> None:
     sizes = np.array([2.0**i for i in range(12)])
     found = regimes(plain_curve(sizes, 100 * (1 + (40 / sizes) ** 3) ** (1 / 3)),
