@@ -24,7 +24,7 @@ from analysis.curves.curve import prepared
 from analysis.curves.groups import grouping, labels
 from analysis.curves.limits import Limit, grows
 from analysis.curves.points import SEARCH_ROLES
-from analysis.curves.runs import number
+from analysis.curves.runs import number, numeric
 from analysis.curves.samples import sample
 from analysis.curves.units import EXAMPLES, TOKENS, tokens_of
 from analysis.formatting import unit
@@ -142,7 +142,9 @@ def final_losses(
     at = _read_at(frame, under)
     frame = pd.concat([frame] * max(len(under), 1), ignore_index=True)
     wide = type(wide)(frame=frame, fields=wide.fields, technique=wide.technique)
-    ended = _ended(frame)
+    run, budget_steps = (numeric(frame, name) for name in ("steps_run", "budget_steps"))
+    # At a budget a run has its loss there, whatever ended it later.
+    ended = _ended(frame) | ((SAME * run >= at) & bool(under))
     last, value = _values(
         frame["trial"].tolist(), at, evaluations, goal.metric, between=bool(under)
     )
@@ -152,21 +154,22 @@ def final_losses(
     groups = grouping(wide, by)
     parts = [(group, rows) for group, rows in groups.split(frame) if counted[rows].any()]
     texts = labels([group for group, _ in parts])
-    run = frame["steps_run"].to_numpy(dtype=float, na_value=np.nan)
-    whole = frame["examples_run"].to_numpy(dtype=float, na_value=np.nan)
+    whole = numeric(frame, "examples_run")
     size = frame["batch_size"].to_numpy(dtype=float)
     examples = np.where((run == last) & (whole > 0), whole, last * size)
     # A run that diverged has the budget that it was to have, and no value.
+    upto = at if under else budget_steps
     lost = frame["stop_reason"].eq("diverged").to_numpy(dtype=bool) & ~counted
-    planned = frame["budget_steps"].to_numpy(dtype=float, na_value=np.nan) * size
-    examples = np.where(lost, np.where(planned > 0, planned, whole), examples)
+    lost &= ~(upto > SAME * budget_steps)
+    examples = np.where(lost, np.where(upto > 0, upto * size, whole), examples)
     value = np.where(lost, np.nan, value)
     settings = [frame[name].map(str) for name in ("metaparameters", *groups.over)]
     frame["configuration"] = [" ".join(each) for each in zip(*settings, strict=True)]
     kept = counted | (lost & (examples > 0))
-    if left_out := int((~counted).sum()):
-        notes.append(Note("no_final", n=left_out, of=len(frame)))
-    if stopped := int((~ended & frame["stop_reason"].eq("target").to_numpy(dtype=bool)).sum()):
+    runs = frame[["trial", "steps_run", "stop_reason"]]
+    if left_out := len(runs[~counted].drop_duplicates()):
+        notes.append(Note("no_final", n=left_out, of=len(runs.drop_duplicates())))
+    if stopped := len(runs[~ended & runs["stop_reason"].eq("target")].drop_duplicates()):
         notes.append(Note("ended_at_target", n=stopped))
     if frame.loc[counted, "trial"].duplicated().any():
         notes.append(Note("shared_runs"))
@@ -178,8 +181,7 @@ def final_losses(
 
 def _ended(trials: pd.DataFrame) -> NDArray[np.bool_]:
     """Whether each trial was trained to its budget."""
-    none = pd.Series(None, index=trials.index, dtype=object)
-    ran_on = trials.get("stop_at_target", none).isin([False])
+    ran_on = trials.get("stop_at_target", pd.Series(None, trials.index, object)).isin([False])
     at_target = trials["stop_reason"].eq("target") & ~ran_on
     cut = trials["stop_reason"].isin(["dominated", "diverged", "error", "interrupted"]) | at_target
     ended: NDArray[np.bool_] = (trials["status"].eq("COMPLETE") & ~cut).to_numpy(dtype=bool)

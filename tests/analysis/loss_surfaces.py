@@ -97,10 +97,7 @@ def finals(folder: Path, change: Callable[[Row], Row] = as_it_is) -> FigureData:
         parabola, [2**i for i in range(6, 14)], [2.0**i for i in range(20, 27)], [1e-3, 2e-3]
     )
     frame = pd.read_csv(io.StringIO(text))
-    parts = []
-    for optimizer in ("sgd", "adam"):
-        row = change({"workload": "made", "optimizer": optimizer})
-        parts.append(frame.assign(**row))
+    described = [change({"workload": "made", "optimizer": name}) for name in ("sgd", "adam")]
     path = folder / "final.csv"
-    pd.concat(parts).to_csv(path, index=False)
+    pd.concat([frame.assign(**each) for each in described]).to_csv(path, index=False)
     return FigureData(Query(sources=[path]))

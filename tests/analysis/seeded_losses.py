@@ -48,25 +48,14 @@ def finals(
         for size in sizes:
             runs = loss(size) + noise * rng.standard_normal((configurations, seeds))
             best = runs[runs.mean(axis=1).argmin()]
-            points.append(
-                FinalLoss(
-                    batch_size=size,
-                    budget=BUDGET,
-                    examples=BUDGET,
-                    value=float(best.mean()),
-                    configurations=configurations,
-                    runs=tuple(map(float, best)),
-                )
-            )
-        made.append(
-            FinalLosses(
-                group={"optimizer": name},
-                label=name,
-                metric="loss",
-                lower_is_better=True,
-                points=tuple(points),
-            )
-        )
+            points.append(FinalLoss(
+                batch_size=size, budget=BUDGET, examples=BUDGET, value=float(best.mean()),
+                configurations=configurations, runs=tuple(map(float, best)),
+            ))  # fmt: skip
+        made.append(FinalLosses(
+            group={"optimizer": name}, label=name, metric="loss", lower_is_better=True,
+            points=tuple(points),
+        ))  # fmt: skip
     return made
 
 

@@ -14,6 +14,7 @@ import batchscale as bs
 from analysis import figures
 from analysis.curves.final_losses import final_losses
 from analysis.curves.iso_loss import iso_loss_curves, noise
+from analysis.curves.limits import Limit
 from analysis.figure_data import FigureData, Query
 from analysis.fit.interval import Interval
 from analysis.fit.optimal_batch import optimal_batch
@@ -280,10 +281,8 @@ MEASURED = Evaluations.of_frame(
 def test_the_last_evaluation_counts_and_the_best_of_a_search() -> None:
     goal = Target(metric="loss", value=0)
     (final,) = final_losses(_trials(), MEASURED, goal)
-    assert [(p.budget, p.value, p.configurations) for p in final.points] == [
-        (80, 4, 2),
-        (160, 2.5, 2),
-    ]
+    assert [(p.value, p.configurations) for p in final.points] == [(4, 2), (2.5, 2)]
+    assert final.budgets == [80, 160]
     repeats = _trials(role=["search", "repeat", "search", "repeat"])
     (final,) = final_losses(repeats, MEASURED, goal)
     assert [p.value for p in final.points] == [5, 3]
@@ -300,6 +299,20 @@ def test_runs_that_ended_at_their_target_have_no_final_loss() -> None:
     assert "stop_at_target: false" in str(caught.value.hint)
     (final,) = final_losses(at_target.assign(stop_at_target=False), MEASURED, goal)
     assert len(final.points) == 2
+
+
+def test_a_run_that_diverged_later_has_its_losses_at_smaller_budgets() -> None:
+    """It was a failed run of each of them, and of the last as often as there were budgets."""
+    ends = {"stop_reason": [*["budget"] * 3, "diverged"], "steps_run": [20, 20, 20, 15]}
+    status = [*["COMPLETE"] * 3, "INFEASIBLE"]
+    more = {"schedule": "constant", "budget_steps": 20, "metaparameters": '{"x":1}'}
+    runs = _trials(role="repeat", status=status, **ends, **more)[2:]
+    under = [Limit.parse(f"{budget} examples") for budget in (80, 160, 320)]
+    (final,) = final_losses(runs, MEASURED, Target(metric="loss", value=0), under=under)
+    assert [(p.budget, p.runs) for p in final.points] == [(80, (5, 4)), (160, (3,))]
+    assert final.failed == {(8, 160): 1}
+    (first,) = final_losses(runs, MEASURED, Target(metric="loss", value=0), under=under[:1])
+    assert (first.failed, first.notes) == ({}, ())
 
 
 def test_numbers_of_the_figure_do_not_change_silently(tmp_path: Path) -> None:
