@@ -139,6 +139,7 @@ def _point(
         learning_rate=nearest.learning_rate,
         middles=(steps,),
         spread=spread,
+        exchangeable=False,  # it is no order statistic
     )
 
 
@@ -171,12 +172,8 @@ def _interpolation(x: Numbers, y: Numbers) -> PchipInterpolator:
 
 def _hint(finals: Sequence[FinalLosses]) -> str:
     """The losses that all batch sizes of all curves have on both sides, or else any."""
-    ends = []
-    for final in finals:
-        for points in _by_size(final).values():
-            _, y = _columns(final, points)
-            if len(y) > 1:
-                ends.append((float(min(y)), float(max(y))))
+    costs = [_columns(final, each)[1] for final in finals for each in _by_size(final).values()]
+    ends = [(float(min(y)), float(max(y))) for y in costs if len(y) > 1]
     if not ends:
         if len({budget for final in finals for budget in final.budgets}) == 1:
             return (

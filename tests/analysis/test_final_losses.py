@@ -43,6 +43,9 @@ def test_the_curve_at_equal_loss_is_that_of_the_surface() -> None:
     least = fit.located.tested("min_examples", 0.9)[0]
     assert np.exp(least) == pytest.approx(SIZES[0] * made.steps_of_knee(SIZES[0]), rel=1e-3)
     assert curve.named == "iso_loss"
+    assert None not in [point.bar for point in curve.points]
+    (few,) = iso_loss_curves([made.final(made.knee, SIZES, BUDGETS[4:7])], GOAL)
+    assert [point.bar for point in few.points] == [None] * len(few.points)
 
 
 def test_a_metric_of_which_more_is_better_gives_the_same_steps() -> None:
