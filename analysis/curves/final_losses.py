@@ -166,10 +166,9 @@ def final_losses(
     settings = [frame[name].map(str) for name in ("metaparameters", *groups.over)]
     frame["configuration"] = [" ".join(each) for each in zip(*settings, strict=True)]
     kept = counted | (lost & (examples > 0))
-    runs = frame[["trial", "steps_run", "stop_reason"]]
-    if left_out := len(runs[~counted].drop_duplicates()):
-        notes.append(Note("no_final", n=left_out, of=len(runs.drop_duplicates())))
-    if stopped := len(runs[~ended & runs["stop_reason"].eq("target")].drop_duplicates()):
+    if left_out := int((~counted).sum()):
+        notes.append(Note("no_final", n=left_out, of=len(frame)))
+    if stopped := int((~ended & frame["stop_reason"].eq("target").to_numpy(dtype=bool)).sum()):
         notes.append(Note("ended_at_target", n=stopped))
     if frame.loc[counted, "trial"].duplicated().any():
         notes.append(Note("shared_runs"))
