@@ -138,9 +138,10 @@ class SingleModel(Models):
     def losses(self, batch: Batch) -> Tensor:
         with self.buffers_kept():
             parts = [each.loss(self.model) for each in self._passes(batch)]
-        of_rank = torch.cat(parts) if parts else self.loss_sum.new_zeros(0)
-        losses = of_rank.new_zeros(self.size)
-        losses[self.share] = of_rank
+        # Of one type on all ranks, that of a rank without examples too.
+        losses = torch.zeros(self.size, dtype=self.context.dtype, device=self.context.device)
+        if parts:
+            losses[self.share] = torch.cat(parts)
         return self.layout.all_reduce(losses)
 
     def buffers_kept(self) -> AbstractContextManager[None]:

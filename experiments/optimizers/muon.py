@@ -106,7 +106,7 @@ class _StackedMuon(StackedUpdate):
     ) -> None:
         """``values``: ``(models, 1)``, or ``(models, matrices)``."""
         super().__init__(values, like, matrices)
-        self.adamw, self.momenta = adamw, self.state
+        self.adamw = adamw
         self._add_state_of_adamw()
 
     def initialize(self, values: Mapping[str, Tensor], like: Tensor) -> Mapping[str, Tensor]:
@@ -125,7 +125,7 @@ class _StackedMuon(StackedUpdate):
     def _add_state_of_adamw(self) -> None:
         """The states of both, which the engine copies, keeps and restores."""
         of_adamw = self.adamw[0].state if self.adamw else {}
-        self.state = {**self.momenta, **{f"adamw: {name}": v for name, v in of_adamw.items()}}
+        self.state |= {f"adamw: {name}": value for name, value in of_adamw.items()}
 
     def _value(self, name: str, i: int) -> Tensor:
         """A metaparameter of each model for matrix ``i``, ``(models, 1)``."""
@@ -160,7 +160,7 @@ class _StackedMuon(StackedUpdate):
         """The momentum with this step's gradient, ``(models, numbers)``; one parameter at a time,
         since a pass over those of all models at once does not fit into a core's cache."""
         parameter = self.parameters[i]
-        momentum, gradient = self.momenta[parameter.name], parameter.of(gradients)
+        momentum, gradient = self.state[parameter.name], parameter.of(gradients)
         rest, kept, nesterov = (
             self._value(name, i) for name in ("1-momentum", "momentum", "nesterov")
         )
@@ -169,18 +169,14 @@ class _StackedMuon(StackedUpdate):
         return update if self.all_nesterov else torch.where(nesterov != 0, update, momentum)
 
     def keep(self, rows: Tensor) -> None:
-        self.state = self.momenta
         super().keep(rows)
-        self.momenta = self.state
         if self.adamw:
             self.adamw[0].keep(rows)
         self._add_state_of_adamw()
 
     def add(self, other: StackedUpdate) -> None:
         assert isinstance(other, _StackedMuon)
-        self.state = self.momenta
         super().add(other)
-        self.momenta = self.state
         self.fewest, self.most = min(self.fewest, other.fewest), max(self.most, other.most)
         self.all_nesterov = self.all_nesterov and other.all_nesterov
         if self.adamw and other.adamw:

@@ -170,6 +170,8 @@ def test_data_ranks_train_every_case_as_one_process(base: Path, tmp_path: Path) 
         how: dict[str, Any] = odd if number % 4 < 2 else {"micro_batch": case.divided}
         jobs.append(job(base, rate, 2, kind=kind, **how))
     jobs += [job(base, case, 2, batch_size=1) for case in (PARTLY, TEXT)]
+    one: dict[str, Any] = {"batch_size": 1, "technique": {"select": 1.0}, "precision": "float32"}
+    jobs.append(job(base, Case(name="select"), 2, **one))
     growing = [case for case in CASES if "ramp" in case.changes]
     jobs += [
         job(base, case, 2, batch_size=16, kind=kind)

@@ -118,15 +118,8 @@ def test_error_feedback_goes_on_where_a_trial_was_interrupted(tmp_path: Path) ->
 def test_data_ranks_are_part_of_the_identity(how: Any, written: Any) -> None:
     def plan(workers: int) -> Any:
         given = {"technique": {"compress": how}} if workers else {}
-        experiment = from_keywords(
-            workload="digits-mlp",
-            optimizer="sgd",
-            batch_size=16,
-            workers=workers or 2,
-            trials=2,
-            name="test",
-            **given,
-        )
+        of: dict[str, Any] = {"workload": "digits-mlp", "optimizer": "sgd", "batch_size": 16}
+        experiment = from_keywords(**of, workers=workers or 2, trials=2, name="test", **given)
         return experiment.studies()[0]
 
     assert plan(2).technique["compress"] == written
