@@ -49,26 +49,21 @@ class FusedUpdate:
     def __init__(self, form: StackedUpdate, stack: Stack, rate_factor: Tensor | None) -> None:
         """``rate_factor`` multiplies the learning rate of each number of a row; None for 1."""
         self.form, self.stack, self.rate_factor = form, stack, rate_factor
-        self._frozen = stack.size - stack.trained_size
-        """Numbers at the end of a row that no update changes."""
+        self._trained = stack.trained_size
+        """Numbers of a row that an update changes; those behind them are frozen."""
 
     def step(self, rates: Tensor) -> None:
         if self.rate_factor is not None:
             rates = rates * self.rate_factor
-        weights, gradient = self.stack.weights, self.stack.gradient
-        if self._frozen:
-            weights, gradient = weights[:, : -self._frozen], gradient[:, : -self._frozen]
-        self.form.step(weights, gradient, rates.to(weights.dtype))
+        weights = self.stack.weights[:, : self._trained]
+        self.form.step(weights, self.stack.gradient[:, : self._trained], rates.to(weights.dtype))
 
     def evaluated(self, rows: Tensor) -> Tensor | None:
         whole = self.stack.weights
-        if not self._frozen:
-            weights = self.form.evaluated(whole)
-            return None if weights is None else weights[rows]
-        weights = self.form.evaluated(whole[:, : -self._frozen])
+        weights = self.form.evaluated(whole[:, : self._trained])
         if weights is None:
             return None
-        return torch.cat([weights[rows], whole[rows, -self._frozen :]], dim=1)
+        return torch.cat([weights[rows], whole[rows, self._trained :]], dim=1)
 
     def keep(self, rows: Tensor) -> None:
         self.form.keep(rows)

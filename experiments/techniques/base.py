@@ -17,6 +17,7 @@ defines is not called, and costs nothing.
 | 250 | ``quantize``: likewise |
 | 300 | ``lora``: freezes what it adapts |
 | 400 | ``compress``: what the ranks send, before any hook has the gradient of the global batch |
+| 440 | ``weight_decay``: a part of the update; ``coupled``, it has 850, behind clipping |
 | 450 | ``distill``: its teacher sees what the student sees, and the loss of the others |
 | 450 | ``lookahead``: moves the weights before they are masked |
 | 500 | unless the class says otherwise |
@@ -24,7 +25,6 @@ defines is not called, and costs nothing.
 | 600 | ``prune``: no technique behind it sees gradients or weights of what is pruned |
 | 700 | ``gradient_noise``: the noise is clipped, too |
 | 800 | ``clip``: the update gets a gradient whose norm is bounded, whatever ran before |
-| 850 | ``weight_decay``: behind clipping, as decay in an optimizer is |
 | 900 | ``ema``: averages the weights that a step ends with |
 | 900 | ``swa``: likewise |
 

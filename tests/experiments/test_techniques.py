@@ -62,7 +62,7 @@ def test_the_order_is_fixed_and_documented(user_techniques: WorkloadRef) -> None
     loaded = techniques.load(written, user_techniques.base)
     assert list(loaded.parts) == ["my.py:Everything", "clip", "ema"]
     for name in techniques.names():
-        order = techniques.TECHNIQUES.get_class(name).order
+        order = object.__new__(techniques.TECHNIQUES.get_class(name)).order
         assert order == 500 or f"| {order} | ``{name}``" in (base.__doc__ or "")
 
 

@@ -33,16 +33,16 @@ def trained(of: Study, pack: tuple[Trial, ...], kind: str, steps: int) -> Engine
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_decoupled_decay_is_adamws(kind: str) -> None:
-    """With a schedule, of all parameters; and it adds to the optimizer's own."""
+    """With a schedule, of all parameters; it adds to the optimizer's own, before ``lookahead``."""
     common: dict[str, Any] = {"optimizer": "adamw", "schedule": "cosine", "precision": "float64"}
     (trial,) = trials(study(**common), 1, weight_decay=0.3)
-    for technique in (0.2, 0.3):
+    for technique, other in ((0.2, {}), (0.3, {}), (0.3, {"lookahead": 6})):
         values = {**trial.metaparameters, "weight_decay": 0.3 - technique}
-        described = {"weight_decay": {"rate": technique, "of": "all"}}
+        described = {**other, "weight_decay": {"rate": technique, "of": "all"}}
         ours = study(**common, technique=described)
         pack = (replace(trial, metaparameters=values),) * 2
-        torchs = trained(study(**common), (trial,), kind, 20).weights(0)
-        assert largest_difference(trained(ours, pack, kind, 20).weights(0), torchs) < 1e-9
+        torchs = trained(study(**common, technique=other), (trial,), kind, 20).measured(0)
+        assert largest_difference(trained(ours, pack, kind, 20).measured(0), torchs) < 1e-9
 
 
 @pytest.mark.parametrize("kind", KINDS)

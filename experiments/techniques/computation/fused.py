@@ -21,7 +21,6 @@ class Fused(Technique):
                 f"technique {self.label}: torch has no fused form of {type(optimizer).__name__}",
                 hint="sgd, momentum, nesterov, adam, adamw or adagrad",
             )
-        for group in optimizer.param_groups:
-            group["fused"], group["foreach"] = True, False
-        optimizer.defaults["fused"], optimizer.defaults["foreach"] = True, False
+        for options in (optimizer.defaults, *optimizer.param_groups):
+            options.update(fused=True, foreach=False)
         return optimizer

@@ -20,12 +20,16 @@ class WeightDecay(Technique):
     """
 
     name = "weight_decay"
-    order = 850
 
     rate: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     kind: Literal["decoupled", "coupled"] = "decoupled"
     of: Literal["matrices", "all"] = "matrices"
     exclude: tuple[str, ...] = EMBEDDINGS
+
+    @property
+    def order(self) -> int:  # type: ignore[override]
+        """Decoupled, it belongs to the update whose weights ``lookahead`` gets."""
+        return 850 if self.kind == "coupled" else 440
 
     def defines(self, hook: str) -> bool:
         return super().defines(hook) and (hook != "after_step" or self.kind == "decoupled")
