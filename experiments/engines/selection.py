@@ -256,7 +256,7 @@ def _step_twice(context: StudyContext, pack: Sequence[Trial], stack: Stack) -> N
     """Afterwards the rows of the stack are in reverse order."""
     update = make_update(context, pack, stack)
     start = stack.weights.clone()
-    learning_rates = [[float(t.metaparameters.get("learning_rate", 1.0))] for t in pack]
+    learning_rates = [[context.optimizer.learning_rate(t.metaparameters)] for t in pack]
     rates = torch.tensor(learning_rates, dtype=torch.float64, device=context.device)
     reverse = torch.tensor([1, 0], device=context.device)
     for multiple in GRADIENTS[:2]:

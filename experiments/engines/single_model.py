@@ -85,7 +85,7 @@ class SingleModel(Models):
         meta, schedule = trial.metaparameters, context.schedule
         self._rates = Rates(self.optimizer, context.optimizer.name)
         self._factor = None if schedule.is_constant(meta) else schedule.factor_of(meta)
-        self._rate = float(meta.get("learning_rate", 1.0))
+        self._rate = context.optimizer.learning_rate(meta)
         self.order = context.order(trial)
         self.batches = Batches(context, stacked=False)
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=context.device)

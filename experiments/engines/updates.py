@@ -130,7 +130,7 @@ class SeparateUpdate:
             parameters=parameters,
             torch=made,
             rates=None if constant else Rates(made, self.optimizer.name),
-            base=float(values.get("learning_rate", 1.0)),
+            base=self.optimizer.learning_rate(values),
         )
         model.bind(self.stack, row)
         return model
@@ -138,9 +138,8 @@ class SeparateUpdate:
     def step(self, rates: Tensor) -> None:
         with torch.enable_grad():
             for model, rate in zip(self.models, rates.flatten().tolist(), strict=True):
-                for parameter, gradient in zip(
-                    model.parameters.values(), model.gradients, strict=True
-                ):
+                pairs = zip(model.parameters.values(), model.gradients, strict=True)
+                for parameter, gradient in pairs:
                     parameter.grad = gradient
                 if model.rates is not None:
                     model.rates.scale(rate / model.base if model.base else 1.0)
@@ -211,9 +210,8 @@ def learning_rates(
     """The learning rates of rows that have taken so many steps, ``(models, 1)`` float64 of the
     host."""
     schedule, values = context.schedule, [trial.metaparameters for trial in trials]
-    rates = torch.tensor(
-        [[float(each.get("learning_rate", 1.0))] for each in values], dtype=torch.float64
-    )
+    of_trials = [[context.optimizer.learning_rate(each)] for each in values]
+    rates = torch.tensor(of_trials, dtype=torch.float64)
     if all(schedule.is_constant(each) for each in values):
         return lambda steps: rates  # noqa: ARG005
     factors = schedule.factors_of(values)

@@ -127,8 +127,7 @@ class Optimizer(abc.ABC):
         for key, members in groups.items():
             values = {**metaparameters, **dict(key)}
             if (factor := values.pop(RATE_FACTOR, None)) is not None:
-                rate = values.get("learning_rate", self.defaults.get("learning_rate", 1.0))
-                values["learning_rate"] = float(rate) * float(factor)
+                values["learning_rate"] = self.learning_rate(values) * float(factor)
             arguments = self.torch_arguments(values)
             changed = {k: v for k, v in arguments.items() if common.get(k) != v}
             made.append({"params": members, **changed})
@@ -155,6 +154,10 @@ class Optimizer(abc.ABC):
     ) -> Mapping[str, Mapping[str, float]]:
         """Options of some parameters: pattern of names -> metaparameters."""
         return {}
+
+    def learning_rate(self, metaparameters: Mapping[str, Value]) -> float:
+        """A trial's, or else the default; 1 of a class without either."""
+        return float(metaparameters.get("learning_rate", self.defaults.get("learning_rate", 1.0)))
 
     def effective_learning_rate(self, metaparameters: Mapping[str, Value]) -> float | None:
         """learning rate / (1 - momentum), or ``None`` where that has no meaning."""

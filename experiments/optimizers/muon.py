@@ -315,7 +315,7 @@ class Muon(PackagedOptimizer):
             adamw = form, rest
         at_matrices = {name: v[[p.start for p in matrices]] for name, v in options.items()}
         made = columns(values, _MATRICES.arguments - {"learning_rate"}, at_matrices)
-        ratios = torch.tensor([[_ratio(m)] for m in metaparameters], dtype=torch.float64)
+        ratios = torch.tensor([[_ratio(m)] for m in values], dtype=torch.float64)
         return _StackedMuon({**made, _RATIO: ratios}, like, matrices, adamw)
 
 
@@ -341,7 +341,7 @@ def _of_adamw(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _ratio(metaparameters: Mapping[str, Value]) -> float:
     """AdamW's learning rate in multiples of the shared one, which the engine gives."""
-    shared = float(metaparameters.get("learning_rate", 1.0))
+    shared = float(metaparameters["learning_rate"])
     rate = float(metaparameters.get(f"{_PREFIX}learning_rate", shared))
     if shared == 0.0 != rate:
         raise ExperimentError(

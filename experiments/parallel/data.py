@@ -63,9 +63,8 @@ class DataParallel(ParallelLayout):
     def reduce_gradients(self, gradients: Sequence[Tensor]) -> None:
         if self.ranks.size > 1:
             flat = self.ranks.all_reduce_(torch.cat([g.reshape(-1) for g in gradients]))
-            for gradient, part in zip(
-                gradients, flat.split([g.numel() for g in gradients]), strict=True
-            ):
+            parts = flat.split([g.numel() for g in gradients])
+            for gradient, part in zip(gradients, parts, strict=True):
                 gradient.copy_(part.view_as(gradient))
 
     def all_reduce(self, sums: Tensor) -> Tensor:

@@ -48,17 +48,22 @@ def test_decoupled_decay_is_adamws(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_coupled_decay_is_torchs_behind_clipping(kind: str) -> None:
     common: dict[str, Any] = {"optimizer": "sgd", "precision": "float64"}
-    bare = tuple(
-        replace(t, metaparameters={"learning_rate": 0.1, "weight_decay": 0.0})
-        for t in trials(study(**common), 2)
-    )
-    decayed = tuple(
-        replace(t, metaparameters={"learning_rate": 0.1, "weight_decay": 0.2}) for t in bare
+    bare, decayed = (
+        trials(study(**common), 2, learning_rate=0.1, weight_decay=decay) for decay in (0.0, 0.2)
     )
     described = {"rate": 0.2, "kind": "coupled", "of": "all"}
     ours = study(**common, technique={"clip": 0.01, "weight_decay": described})
     torchs = trained(study(**common, technique={"clip": 0.01}), decayed, kind, 20).weights(1)
     assert largest_difference(trained(ours, bare, kind, 20).weights(1), torchs) < 1e-9
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_decay_has_the_default_rate_of_an_optimizer_whose_rate_is_not_given(kind: str) -> None:
+    of = study(optimizer="SGD", technique={"weight_decay": 0.5})
+    given = trials(of, 2, learning_rate=1e-3, momentum=0.0, weight_decay=0.0)  # torch's
+    pack = tuple(replace(t, metaparameters={}) for t in given)
+    weights = [trained(of, each, kind, 5).weights(1) for each in (pack, given)]
+    assert largest_difference(*weights) < 1e-6
 
 
 def test_decay_spares_norms_biases_and_embeddings() -> None:
@@ -270,10 +275,7 @@ def test_snip_takes_the_gradient_of_the_first_batch(kind: str) -> None:
     technique = {"prune": {"sparsity": 0.6, "by": "gradient"}}
     common: dict[str, Any] = {"workload": "digits-mlp", "precision": "float64", "optimizer": "sgd"}
     of = study(**common, technique=technique)
-    pack = tuple(
-        replace(t, metaparameters={"learning_rate": 1.0, "weight_decay": 0.0})
-        for t in trials(of, 2)
-    )
+    pack = trials(of, 2, learning_rate=1.0, weight_decay=0.0)
     start = engine(kind, study(**common), pack).weights(1)
     moved = trained(study(**common), pack, kind, 1).weights(1)
     made = trained(of, pack, kind, 1)
