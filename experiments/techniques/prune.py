@@ -36,7 +36,10 @@ class Prune(Technique):
     order = 600
     follows_average = True
     budget_shares = ("until", "begin")
-    excludes = {"quantize": "rounding makes more weights zero than were asked for"}  # noqa: RUF012
+    excludes = {  # noqa: RUF012
+        "quantize": "rounding makes more weights zero than were asked for",
+        "lora": "the adapters would be pruned, and not the weights of the layers",
+    }
 
     sparsity: Annotated[float, Field(gt=0, lt=1)]
     by: Literal["magnitude", "random", "gradient"] = "magnitude"
@@ -160,9 +163,8 @@ class Prune(Technique):
         return names[:-1] if self.structure == "units" else names
 
     def _sizes(self, weights: Tensors) -> dict[str, Tensor]:
-        named = {name: weights[name].abs() for name in self._names(weights)}
-        squares = self.structure == "units"
-        return {name: size.square() if squares else size for name, size in named.items()}
+        power = 2 if self.structure == "units" else 1
+        return {name: weights[name].abs() ** power for name in self._names(weights)}
 
     def _random(self, weights: Tensors, seed: Tensor) -> dict[str, Tensor]:
         """Of each weight a number, the same in every step."""
@@ -196,9 +198,6 @@ class Prune(Technique):
 def _largest(scores: Tensor, sparsity: Tensor | float) -> Tensor:
     """1 for all of ``scores``, ``(n,)``, but the least ``sparsity`` · n, to the nearest number."""
     places = torch.arange(len(scores), device=scores.device)
-    if isinstance(sparsity, Tensor):
-        least = (sparsity * len(scores)).round()
-    else:
-        least = torch.tensor(round(sparsity * len(scores)), device=scores.device)
+    least = torch.as_tensor(sparsity * len(scores), dtype=torch.float64, device=scores.device)
     order = scores.argsort(stable=True)
-    return torch.zeros_like(scores).scatter(0, order, (places >= least).to(scores.dtype))
+    return torch.zeros_like(scores).scatter(0, order, (places >= least.round()).to(scores.dtype))
