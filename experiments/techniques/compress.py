@@ -21,6 +21,8 @@ from experiments.errors import ExperimentError
 from experiments.plan import Layout
 from experiments.techniques.base import Communication, Technique
 
+_TWO_GRADIENTS = "what PowerSGD leaves out of its first gradient would be added to the second"
+
 
 class Compress(Technique):
     """Send gradients between data ranks as ``fp16`` or ``bf16``, or by PowerSGD of a rank."""
@@ -44,6 +46,11 @@ class Compress(Technique):
             raise ValueError("give one of fp16, bf16 and {powersgd: RANK}")
         if self.powersgd is None and self.exact_steps != 2:
             raise ValueError("exact_steps are those of powersgd")
+
+    @property
+    def excludes(self) -> dict[str, str]:  # type: ignore[override]
+        """Of PowerSGD, which keeps something of each gradient, what takes two in a step."""
+        return {"sam": _TWO_GRADIENTS} if self.powersgd is not None else {}
 
     def in_layout(self, layout: Layout) -> Technique:
         if layout.name is not None or layout.dimensions:
@@ -105,8 +112,7 @@ class _Cast(_Compressed):
         from torch.distributed.algorithms.ddp_comm_hooks import default_hooks as hooks
 
         hook = hooks.fp16_compress_hook if self.to == "fp16" else hooks.bf16_compress_hook
-        mean = hook(group, bucket)  # type: ignore[arg-type]
-        return _times(mean, self._ranks)
+        return _times(hook(group, bucket), self._ranks)  # type: ignore[arg-type]
 
 
 class _PowerSGD(_Compressed):
