@@ -39,6 +39,7 @@ class Prune(Technique):
     excludes = {  # noqa: RUF012
         "quantize": "rounding makes more weights zero than were asked for",
         "lora": "the adapters would be pruned, and not the weights of the layers",
+        **dict.fromkeys(("sam", "noise_scale"), "it has gradients of pruned weights, too"),
     }
 
     sparsity: Annotated[float, Field(gt=0, lt=1)]
@@ -78,11 +79,10 @@ class Prune(Technique):
         """
         weights = {n: p.detach() for n, p in model.named_parameters() if p.requires_grad}
         if not self._names(weights):
+            last = " and the last layer" if self.structure == "units" else ""
             raise ExperimentError(
                 f"technique {self.label}: the model has no weights to prune",
-                hint="norms, biases, embeddings"
-                + (" and the last layer" if self.structure == "units" else "")
-                + " are left alone",
+                hint=f"norms, biases, embeddings{last} are left alone",
             )
         if self.until is None and self.by != "gradient":
             scores = self._sizes(weights)
@@ -118,10 +118,7 @@ class Prune(Technique):
             state["kept"] = kept = {
                 name: torch.where(first, chosen[name], each) for name, each in kept.items()
             }
-            gradients = {
-                name: torch.where(first, torch.zeros_like(gradient), gradient)
-                for name, gradient in gradients.items()
-            }
+            gradients = {name: torch.where(first, 0.0, each) for name, each in gradients.items()}
         return {name: g * kept[name] if name in kept else g for name, g in gradients.items()}
 
     def after_step(self, weights: Tensors, state: State, step: Step) -> Tensors:
