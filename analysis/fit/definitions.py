@@ -72,7 +72,7 @@ def named(name: str, units: Collection[str] = ()) -> Definition:
         )
     if "token" in units and (anchor := DEFINITIONS[name].anchor) is not None:
         message = f"{name} measures from {anchor:g} sequences, and the unit is tokens"
-        raise ResultsError(message, hint="leave --unit tokens out")
+        raise ResultsError(message, hint="give sequences, or --definition mccandlish2018")
     return DEFINITIONS[name]
 
 

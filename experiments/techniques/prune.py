@@ -39,7 +39,7 @@ class Prune(Technique):
     excludes = {  # noqa: RUF012
         "quantize": "rounding makes more weights zero than were asked for",
         "lora": "the adapters would be pruned, and not the weights of the layers",
-        **dict.fromkeys(("sam", "noise_scale"), "it has gradients of pruned weights, too"),
+        **dict.fromkeys(("sam", "noise_scale"), "gradients of pruned weights would count"),
     }
 
     sparsity: Annotated[float, Field(gt=0, lt=1)]
