@@ -26,9 +26,9 @@ ALWAYS = {"atlas-digits", "gallery-goals", "noise-digits", "techniques-digits"}
 """Quick ones, which every run of the tests trains again."""
 MOST_EXAMPLES = 60_000
 OF_ROUNDING = ("0010f921", "0011b37d", "001ff6c9", "00826268", "00b58c87", "01178b86")
-"""Trials that take other steps where there is no AVX-512: differences grow from 1e-8 to 1e-2."""
+"""Trials whose steps rounding decides: MKL_CBWR changes their losses as another processor does."""
 EARLY = 20
-"""Steps up to which what is measured is the same to five digits on every processor."""
+"""Steps up to which the others are the same to five digits on another processor."""
 
 
 @pytest.fixture(scope="module")
