@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -112,6 +112,8 @@ def best_metrics(
     wide, _ = prepared(trials, by)
     groups = grouping(wide, by)
     runs = Runs.of(wide.frame)
+    # A trial that diverged, after its target too, has no best of its whole budget.
+    runs = replace(runs, diverged=wide.frame["status"].eq("INFEASIBLE").to_numpy(dtype=bool))
     counted: list[_Counted] = []
     parts: list[pd.DataFrame] = []
     for group, rows in groups.split(wide.frame):

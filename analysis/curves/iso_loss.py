@@ -53,9 +53,7 @@ def noise(final: FinalLosses) -> tuple[float, int]:
     squares = []
     for points in _by_size(final).values():
         x, y = _columns(final, points)
-        for at in range(1, len(x) - 1):
-            if len(x) < 4:
-                continue
+        for at in range(1, len(x) - 1) if len(x) > 3 else ():
             others = np.arange(len(x)) != at
             w = (x[at] - x[at - 1]) / (x[at + 1] - x[at - 1])
             residual = y[at] - _interpolation(x[others], _monotone(y[others]))(x[at])

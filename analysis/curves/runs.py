@@ -88,6 +88,7 @@ class Runs:
     replicate: np.ndarray
     """The number of the search of a design's baseline; 0: the first, or no such design."""
     diverged: np.ndarray
+    """INFEASIBLE, unless it had reached the target, where others are stopped."""
     dominated: np.ndarray
     ended: np.ndarray
     """COMPLETE, INFEASIBLE or dominated. Trials with an error or an interruption carry no
@@ -98,11 +99,11 @@ class Runs:
         """The columns of ``trials``, in their order."""
         numbers = partial(numeric, trials)
         status, reason = (trials[name].to_numpy(object) for name in ("status", "stop_reason"))
-        diverged = status == "INFEASIBLE"
+        steps, infeasible = numbers("steps_to_target"), status == "INFEASIBLE"
         dominated = (status == "INCOMPLETE") & (reason == "dominated")
         return cls(
             rows=Columns(trials),
-            steps=numbers("steps_to_target"),
+            steps=steps,
             last_miss=numbers("last_miss"),
             undecided=np.nan_to_num(numbers("undecided_evaluations")),
             relative_error=numbers("relative_error"),
@@ -111,9 +112,9 @@ class Runs:
             enlargement=np.nan_to_num(numbers("enlargement")),
             keep=numbers("keep"),
             replicate=np.nan_to_num(numbers("replicate")),
-            diverged=diverged,
+            diverged=infeasible & np.isnan(steps),
             dominated=dominated,
-            ended=diverged | dominated | (status == "COMPLETE"),
+            ended=infeasible | dominated | (status == "COMPLETE"),
         )
 
     def kept(self, rows: Rows) -> int | None:

@@ -127,10 +127,8 @@ class OptimalBatch:
     def law(self, budgets: Any) -> tuple[Array, Array, Array]:
         """The law's batch size at ``budgets`` (n,), and the ends of its interval; (n,) each."""
         assert self.line is not None
-        value, low, high = (
-            np.exp(each) for each in self.line.at(np.log(np.asarray(budgets, dtype=float)))
-        )
-        return value, low, high
+        value, low, high = self.line.at(np.log(np.asarray(budgets, dtype=float)))
+        return np.exp(value), np.exp(low), np.exp(high)
 
 
 def optimal_batches(finals: Sequence[FinalLosses]) -> list[OptimalBatch]:

@@ -38,11 +38,7 @@ def plain(trials: pd.DataFrame, looks: pd.DataFrame, limit: Limit | None) -> dic
         known = True
         if limit is not None:
             epoch = int(rows["train_examples"].iloc[0] // size)
-            an: dict[str, int | Fraction] = {
-                "steps": 1,
-                "epochs": epoch,
-                "examples": Fraction(1, size),
-            }
+            an = {"steps": Fraction(1), "epochs": Fraction(epoch), "examples": Fraction(1, size)}
             steps = int(limit.amount * an[limit.unit])
             mine = mine[mine["step"] <= steps]
             known = bool((rows["steps_run"] >= steps).all())
@@ -91,13 +87,11 @@ def frames() -> tuple[pd.DataFrame, pd.DataFrame]:
          "steps_to_target": np.nan, "last_miss": np.nan, "steps_run": 10}
         for i, name in enumerate("ab")
     ]  # fmt: skip
+    errors = {"a": [0.9, 0.5, 0.7, 0.6, 0.65], "b": [0.8, np.nan, 0.5, 0.9, 0.9]}
     looks = [
         {"trial": name, "step": step, "validation_error": error}
-        for name, errors in {
-            "a": [0.9, 0.5, 0.7, 0.6, 0.65],
-            "b": [0.8, np.nan, 0.5, 0.9, 0.9],
-        }.items()
-        for step, error in zip((2, 4, 6, 8, 10), errors, strict=True)
+        for name in errors
+        for step, error in zip((2, 4, 6, 8, 10), errors[name], strict=True)
     ]
     return pd.DataFrame(rows), pd.DataFrame(looks)
 

@@ -62,9 +62,7 @@ def test_two_gradients_a_step_are_a_note_and_no_more_examples(search: Make) -> N
 
 def test_workload_fields_that_vary_always_group(search: Make) -> None:
     wide = search(fields='{"depth": 2, "width": 256}')
-    narrow = search(seed=1, fields='{"depth": 2, "width": 64}').assign(
-        trial=lambda frame: frame["trial"] + "n"
-    )
+    narrow = search(seed=1, fields='{"depth": 2, "width": 64}').assign(trial=range(len(wide)))
     found = curves(pd.concat([wide, narrow]), by=["optimizer"])
     assert [curve.group["width"] for curve in found] == [256, 64]
     assert "depth" not in found[0].group
@@ -130,6 +128,10 @@ def test_infeasible_trials_do_not_count_and_their_share_is_of_those_that_ran(sea
     assert point.infeasible >= 2
     assert point.ran == point.trials + point.infeasible
     assert all(p.trials == curve.trials for p in curve.points)
+    # One that went on and diverged after its target reached it, as if it had been stopped there.
+    hit = trials["stop_reason"] == "target"
+    trials.loc[hit, ["status", "stop_reason"]] = "INFEASIBLE", "diverged"
+    assert curves(trials)[0].points == curve.points
 
 
 def test_nothing_depends_on_what_happened_beyond_the_last_exact_order_statistic(

@@ -39,6 +39,7 @@ def rows(
         }
     ).assign(**columns)
     frame.loc[list(dead), ["status", "stop_reason", "steps_run"]] = ("INFEASIBLE", "diverged", 1)
+    frame.loc[list(dead), "steps_to_target"] = np.nan
     frame["trial"] = [f"{columns}-{enlargement}-{i}" for i in range(len(steps))]
     return frame
 
@@ -65,7 +66,7 @@ def test_the_first_of_an_enlarged_space_are_shares_of_each_block() -> None:
     used, slabs = search.first(4)
     # Five rows up to the fourth feasible one; half of each slab.
     assert runs.index[used].tolist() == [0, 1, 2, 3, 4]
-    assert runs.steps[slabs].tolist() == [50, 51, 40]
+    assert runs.index[slabs].tolist() == [0, 1, 0]
     assert runs.steps[search.feasible(slabs)].tolist() == [50, 51]
     assert [len(part) for part in search.first(8)] == [9, 6]
     assert [len(part) for part in search.first(1)] == [1, 1]  # an eighth of 4 rows: to the nearest
