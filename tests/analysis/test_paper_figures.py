@@ -45,11 +45,8 @@ def of(paper_results: Path, where: str, **options: Any) -> FigureData:
 
 
 def test_every_figure_of_the_paper_is_registered() -> None:
-    assert [
-        "shallue-best-learning-rate",
-        "shallue-best-momentum",
-        *(f"shallue-fig{i}" for i in range(1, 12)),
-    ] == NAMES
+    best = ["shallue-best-learning-rate", "shallue-best-momentum"]
+    assert [*best, *(f"shallue-fig{i}" for i in range(1, 12))] == NAMES
 
 
 @pytest.mark.slow
@@ -182,6 +179,14 @@ def test_a_search_under_budgets(every: FigureData, paper_results: Path) -> None:
     assert len(set(free["row"])) == 2
     ten = figures.numbers("shallue-fig10", every)
     assert set(ten["row"]) == {"width 64, < 0.06", "width 16, < 0.1"}
+
+
+def test_a_search_under_a_budget_has_rows_for_each_target(tmp_path: Path) -> None:
+    rows = [f"8,{rate},0.9,loss < {goal},{40 / goal}" for goal in (0.2, 0.1) for rate in (1, 2)]
+    (tmp_path / "two.csv").write_text("\n".join(["batch_size,lr,momentum,target,steps", *rows]))
+    query = Query(sources=[tmp_path / "two.csv"], under=[Limit.parse("500 steps")])
+    frame = figures.numbers("shallue-fig9", FigureData(query))
+    assert frame.groupby("row")["steps"].max().tolist() == [400, 200]
 
 
 def test_the_best_metric_under_budgets_has_gaps_where_trials_were_stopped(

@@ -34,10 +34,10 @@ def numbers(data: FigureData) -> pd.DataFrame:
 def _rows(data: FigureData) -> list[Row]:
     curves = with_momentum(data.under().trials_of_curves)
     rows = []
-    names = labels([curve.group for curve in curves])
+    names = labels([curve.group for curve in curves], [str(curve.target) for curve in curves])
     for curve, name in zip(curves, names, strict=True):
         for limit in data.query.under or budgets.pair(data.trials, curve):
-            under = next(c for c in data.under(limit).trials_of_curves if c.group == curve.group)
+            under = next(c for c in data.under(limit).trials_of_curves if c.label == curve.label)
             text = f"{name}, {limit}" if len(curves) > 1 and name else str(limit)
             rows.append(row_of(under, text, shared_sizes([curve])))
     return rows
