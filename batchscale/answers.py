@@ -293,11 +293,8 @@ def refuse_overwriting(path: Path, sources: Iterable[Any]) -> None:
         if not isinstance(name, (str, Path)):
             continue
         both = os.path.exists(name) and os.path.exists(table)
-        if (
-            os.path.samefile(name, table)
-            if both
-            else os.path.abspath(name) == os.path.abspath(table)
-        ):
+        paths = [os.path.abspath(each) for each in (name, table)]
+        if os.path.samefile(*paths) if both else paths[0] == paths[1]:
             raise CommandError(
                 f"the numbers of the figure would overwrite {name}",
                 hint=f"choose another name: -o {path.stem}-figure{path.suffix or '.pdf'}",

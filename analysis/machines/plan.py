@@ -343,9 +343,8 @@ def winners(made: Sequence[Plan]) -> list[Winner]:
             if len(here) < 2:
                 continue
             best, *others = sorted(here, key=time_of)
-            apart: bool | None = None
-            if not any(choice.is_bound for choice in here):
-                apart = all(_is_quicker(best, other) for other in others)
+            bounded = any(choice.is_bound for choice in here)
+            apart = None if bounded else all(_is_quicker(best, other) for other in others)
             won.append(Winner(question=question, devices=n, curve=best.curve, significant=apart))
     return won
 

@@ -87,6 +87,8 @@ def plain_name(curve: Curve, curves: Sequence[Curve], factors: Collection[str] =
     values = [curve.group.get(name) for name in ("optimizer", *varying)]
     parts = [f"{v:g}" if isinstance(v, float) else str(v) for v in values if v is not None]
     parts += [_part(n, v) for n, v in described.items() if _PLAIN_SETTINGS.get(n) != v]
+    targets = {each.target for each in curves if each.group == curve.group}
+    parts += [str(curve.target)] * (len(targets) > 1)
     return ", ".join(parts) or curve.label
 
 

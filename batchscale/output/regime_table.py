@@ -24,7 +24,7 @@ _OTHERS = {
     *("note_codes", "slopes", "level_ends", "form"),
 }
 _ALWAYS = ("optimizer",)
-_IMPLIED = ("source", "dataset", "model")
+_IMPLIED = ("target", "source", "dataset", "model")
 """Columns that others often imply; then a note does not repeat them."""
 _POINTS = {
     "run": "",
@@ -86,7 +86,7 @@ def _table(curves: Sequence[Curve], format: Format) -> str:
         "",
         table.rstrip("\n"),
         *_sentences(curves),
-        *_notes(curves, columns),
+        *_notes(curves, [*columns, "target"]),
     ]
     return "\n".join(lines) + "\n"
 

@@ -35,13 +35,15 @@ def techniques(table: Table, format: Format) -> str:
         return f"% {head.replace('%', ' %')}\n{rendered}"
     if format == "markdown":
         return f"{rendered}\n{capitalized(head)}.\n"
+    several = len({row.baseline for row in table.rows}) > 1
+    named = [f"{row.name} over {row.baseline}" if several else row.name for row in table.rows]
     lines = [
         head,
         "",
         rendered.rstrip("\n"),
         "",
         *dict.fromkeys(f"{row.sentence}." for row in table.rows),
-        *notes((row.name, row.notes) for row in table.rows),
+        *notes((name, row.notes) for name, row in zip(named, table.rows, strict=True)),
     ]
     return "\n".join(lines) + "\n"
 
@@ -95,8 +97,7 @@ def _row(row: Row, columns: Sequence[str]) -> dict[str, str]:
 
 
 def _cell(interval: Interval, p: float | None) -> str:
-    cell = ratio_text(interval)
-    return cell if p is None else f"{cell}, p {p_text(p)}"
+    return ratio_text(interval) + ("" if p is None else f", p {p_text(p)}")
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:

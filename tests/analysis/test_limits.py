@@ -87,10 +87,8 @@ def test_budgets_that_nobody_named_are_the_trials_own() -> None:
 
 
 def test_epochs_of_a_training_set_of_unknown_size_are_an_error() -> None:
-    for frame in (
-        trials(train_examples=[1000, None, 1000]),
-        trials().drop(columns="train_examples"),
-    ):
+    part = trials(train_examples=[1000, None, 1000])
+    for frame in (part, trials().drop(columns="train_examples")):
         with pytest.raises(ResultsError, match="size of the training set of w is not") as caught:
             within(frame, [Limit.parse("3 epochs")])
         assert "examples" in str(caught.value.hint)

@@ -97,11 +97,8 @@ def test_slopes_are_a_column_and_their_intervals_are_in_the_csv() -> None:
     at = columns.index("slopes")
     assert row[at:].strip() == "-0.98 … -0.00"
     (flat,) = csv.DictReader(io.StringIO(regimes([curve("sgd")], "csv")))
-    assert [flat[f"slope_first{end}"] for end in ("", "_low", "_high")] == [
-        "-0.981",
-        "-1.0",
-        "-0.9",
-    ]
+    ends = [flat[f"slope_first{end}"] for end in ("", "_low", "_high")]
+    assert ends == ["-0.981", "-1.0", "-0.9"]
     assert (flat["slope_half_low"], flat["slope_half_high"]) == ("30.0", "")
     assert (flat["level_small_end"], flat["level_large_end"]) == ("True", "False")
     assert (flat["noise"], flat["rise"]) == ("0.05", "")
@@ -129,10 +126,8 @@ def test_bounds_are_explained_where_there_are_any() -> None:
 
 
 def test_a_note_stands_once_with_its_curves() -> None:
-    out = regimes(
-        [curve("sgd", "of all", "of two"), curve("adam", "of all", "of two"), curve("x", "of all")],
-        "table",
-    )
+    two = ("of all", "of two")
+    out = regimes([curve("sgd", *two), curve("adam", *two), curve("x", "of all")], "table")
     assert out.endswith("\n\n- of all\n- sgd; adam: of two\n")
 
 
@@ -171,11 +166,8 @@ def test_a_comparison_is_a_sentence_and_columns_of_csv() -> None:
     first, second = csv.DictReader(io.StringIO(regimes(found, "csv")))
     assert (first["baseline"], second["baseline"]) == ("", "sgd")
     assert first["critical_batch_size_ratio"] == ""
-    assert [second[f"min_steps_ratio{end}"] for end in ("", "_low", "_high")] == [
-        "3.1",
-        "2.4",
-        "4.0",
-    ]
+    ends = [second[f"min_steps_ratio{end}"] for end in ("", "_low", "_high")]
+    assert ends == ["3.1", "2.4", "4.0"]
 
 
 def test_a_law_is_said_once_and_has_columns_of_csv() -> None:
@@ -203,6 +195,8 @@ def test_targets_that_differ_are_a_column() -> None:
     assert "validation_error < 0.04" in out
     same = regimes([curve("sgd", workload=None, technique=None, target=t) for t in "ab"], "table")
     assert same.startswith("90% intervals")
+    noted = [curve("sgd", f"of {goal}", target=goal) for goal in ("loss < 1", "loss < 2")]
+    assert "\n- sgd, target loss < 1: of loss < 1\n" in regimes(noted, "table")
 
 
 def test_a_note_names_no_more_than_tells_its_curve() -> None:
@@ -221,10 +215,8 @@ def test_a_field_called_n_is_a_column_beside_the_number_of_trials() -> None:
     names = head.split()
     assert names[:3] == ["optimizer", "field", "N"]
     assert names.count("N") == 2
-    assert [row.split()[:2] for row in (first, second)] == [
-        ["adamw", "100000000"],
-        ["adamw", "200000000"],
-    ]
+    starts = [row.split()[:2] for row in (first, second)]
+    assert starts == [["adamw", "100000000"], ["adamw", "200000000"]]
     assert all("64" in row.split() for row in (first, second)), "the trials"
     assert "adamw, N 100000000: a note" in regimes(curves, "table")
     rows = list(csv.DictReader(io.StringIO(regimes(curves, "csv"))))

@@ -14,6 +14,7 @@ from analysis.figure_data import FigureData
 from analysis.techniques.corrections import named
 from analysis.techniques.table import table
 from batchscale.output.technique_table import techniques
+from results.targets.target import Target
 from tests.analysis.techniques_compared import technique_curve
 
 CURVES = [
@@ -38,6 +39,14 @@ def test_what_is_printed() -> None:
         read = json.loads if format == "json" else lambda t: [*csv.DictReader(io.StringIO(t))]
         first, second = read(techniques(answer, format))
         assert (first["name"], second["name"]) == ("clip 1", "adam")
+    both = [replace(curve, target=Target(metric="loss", value=1.0)) for curve in CURVES[::2]]
+    later = technique_curve(("adam", {}), critical=960.0)
+    both += [
+        replace(curve, target=Target(metric="loss", value=0.5)) for curve in (CURVES[0], later)
+    ]
+    text = techniques(table(FigureData.of(both)), "table")
+    assert "adam cannot be distinguished from sgd, loss < 1 (" in text
+    assert "\n- adam over sgd, loss < 0.5: the large end " in text
 
 
 @pytest.mark.slow
