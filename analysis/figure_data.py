@@ -39,7 +39,7 @@ T = TypeVar("T")
 Progress = Callable[[str], object]
 """Is called with a line such as "12 of 35 curves fitted" each time that a part is done."""
 
-_CHANGED_BY_A_TARGET = ("target", "status", "stop_reason", "last_miss", "lower_is_better")
+_CHANGED_BY_A_TARGET = ("target", "status", "stop_reason", "last_miss", "lower_is", "undecided")
 """Parts of the names of columns that another target changes."""
 
 

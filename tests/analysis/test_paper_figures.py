@@ -172,8 +172,7 @@ def test_a_search_under_budgets(every: FigureData, paper_results: Path) -> None:
     row: Any
     for row in frame.itertuples():
         last = 150 if "steps" in row.row else 20_000 // row.batch_size
-        is_hit = trials.loc[row.trial, "steps_to_target"] <= last
-        assert (row.became == "reached") == is_hit
+        assert (row.became == "reached") == (trials.loc[row.trial, "steps_to_target"] <= last)
     assert frame["batch_size"].nunique() == 4
     free = figures.numbers("shallue-fig9", data.under())
     assert len(set(free["row"])) == 2
@@ -185,8 +184,8 @@ def test_a_search_under_a_budget_has_rows_for_each_target(tmp_path: Path) -> Non
     rows = [f"8,{rate},0.9,loss < {goal},{40 / goal}" for goal in (0.2, 0.1) for rate in (1, 2)]
     (tmp_path / "two.csv").write_text("\n".join(["batch_size,lr,momentum,target,steps", *rows]))
     query = Query(sources=[tmp_path / "two.csv"], under=[Limit.parse("500 steps")])
-    frame = figures.numbers("shallue-fig9", FigureData(query))
-    assert frame.groupby("row")["steps"].max().tolist() == [400, 200]
+    steps = figures.numbers("shallue-fig9", FigureData(query)).groupby("row")["steps"]
+    assert steps.max().tolist() == [400, 200]
 
 
 def test_the_best_metric_under_budgets_has_gaps_where_trials_were_stopped(

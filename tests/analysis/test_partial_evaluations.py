@@ -84,6 +84,9 @@ def test_regimes_say_how_many_brackets_are_wider(tmp_path: Path) -> None:
     missed = found.trials.assign(undecided_evaluations=[0, 2], steps_to_target=[4, np.nan])
     (curve,) = curves(missed)
     assert Note("undecided", n=1) in curve.notes
+    two = run(tmp_path / "two", ROWS, {"a": 8, "b": 16})
+    decided = Query(sources=[two], target=EASY, where="undecided_evaluations IS NULL")
+    assert FigureData(decided).recorded["trial"].tolist() == ["b"]
 
 
 def test_the_note_is_printed_with_regimes(tmp_path: Path) -> None:

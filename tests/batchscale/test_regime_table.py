@@ -92,8 +92,7 @@ def test_each_data_set_has_its_table_and_a_technique_is_text_without_what_all_ha
 
 
 def test_slopes_are_a_column_and_their_intervals_are_in_the_csv() -> None:
-    out = regimes([curve("sgd")], "table")
-    columns, _, row = out.splitlines()[3:6]
+    columns, _, row = regimes([curve("sgd")], "table").splitlines()[3:6]
     at = columns.index("slopes")
     assert row[at:].strip() == "-0.98 … -0.00"
     (flat,) = csv.DictReader(io.StringIO(regimes([curve("sgd")], "csv")))

@@ -45,8 +45,6 @@ def test_a_target_of_one_workload(command: Command, two: Path) -> None:
 
 
 def test_a_condition_on_what_the_target_changes(command: Command, two: Path) -> None:
-    answer = command(
-        *("regimes", two, "--target", "validation_perplexity < 0.05", "--json"),
-        *("--where", "steps_to_target < 30"),
-    )
+    asked = ["--target", "validation_perplexity < 0.05", "--where", "steps_to_target < 30"]
+    answer = command("regimes", two, *asked, "--json")
     clear(answer, "4 of 8 trials have no measurement of validation_perplexity", hint="--where")
