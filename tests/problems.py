@@ -26,8 +26,7 @@ SCHEDULES = schedules.names()
 
 def study(**changes: Any) -> Study:
     """digits-softmax at batch 64, unless told otherwise; ``precision`` goes to the technique."""
-    technique = {"precision": changes.pop("precision", "float32")}
-    technique.update(changes.pop("technique", {}))
+    technique = {"precision": changes.pop("precision", "float32"), **changes.pop("technique", {})}
     layout = Layout(workers=changes.pop("workers", 1), micro_batch=changes.pop("micro_batch", None))
     target = changes.pop("target", "validation_error < 0.04")
     workload = changes.pop("workload", "digits-softmax")

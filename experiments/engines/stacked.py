@@ -75,7 +75,7 @@ class StackedEngine(Engine, Models):
                 self._advance_each_size(taken, [ramp.size(step) for step in self.steps])
                 steps -= taken
             if steps:
-                self._advance(steps, self.rows)
+                self._advance(steps, self.rows[: len(self.trials)])
 
     def _advance_each_size(self, steps: int, sizes: Sequence[int]) -> None:
         """Train each trial for steps of its batch size, ``sizes``.
@@ -89,13 +89,15 @@ class StackedEngine(Engine, Models):
             others = [row for row, of_row in enumerate(sizes) if of_row != size]
             saved = self.copy(others) if others else []
             seen = [first if row in others else self.rows[row] for row in range(len(sizes))]
-            self._advance(steps, [*seen, *[first] * (self.stack.width - len(sizes))])
+            self._advance(steps, seen)
             for row, state in zip(others, saved, strict=True):
                 self.restore(row, state)
                 self.rows[row] = before[row]
 
     def _advance(self, steps: int, seen: Sequence[Row]) -> None:
-        """Take steps of one batch size; ``seen``: the rows whose examples each row sees."""
+        """Take steps of one batch size; ``seen``: the rows whose examples each active row sees."""
+        # The others see those of the last one: after their own last step there may be none.
+        seen = [*seen, *[seen[-1]] * (self.stack.width - len(seen))]
         if not advance_captured(self.stepper, self.update, self.rows, seen, steps):
             first = seen[0].step  # tells the batch size
             self.size, self.share = self.context.study.batches.size(first), self.context.part(first)
@@ -154,8 +156,7 @@ class StackedEngine(Engine, Models):
     ) -> list[dict[str, float]]:
         data, layout = self.context.splits[split], self.context.layout
         evaluated_rows = range(len(self.trials)) if rows is None else rows
-        width, views = width_of(len(evaluated_rows)), None
-        places = evaluated_rows
+        width, places, views = width_of(len(evaluated_rows)), evaluated_rows, None
         if width < self.stack.width:  # a few of them: a narrow stack costs as much less
             places = range(len(evaluated_rows))
             picked = [*evaluated_rows, *[evaluated_rows[-1]] * (width - len(evaluated_rows))]

@@ -50,11 +50,10 @@ class BatchOrder(_ComputedOrder):
         """``batch_size``: of all steps, or of each; ``repeat``: whether there are further epochs
         after the first."""
         self.seed, self.examples, self.repeat = seed, examples, repeat
-        sizes = (
-            batch_size if isinstance(batch_size, BatchSizes) else BatchSizes.constant(batch_size)
-        )
-        self.sizes = sizes
-        self._phases = _phases(sizes, examples)
+        if not isinstance(batch_size, BatchSizes):
+            batch_size = BatchSizes.constant(batch_size)
+        self.sizes = batch_size
+        self._phases = _phases(batch_size, examples)
         self._epoch = -1
         self._permutation = np.empty(0, dtype=np.int64)
 

@@ -111,12 +111,11 @@ def test_a_trial_is_trained_once_to_all_its_steps(monkeypatch: pytest.MonkeyPatc
 def test_one_that_diverges_ends_alone() -> None:
     one = of(precision="float64")
     (trial,) = trials(one, 1, learning_rate=0.1, weight_decay=0.0)
-    wild = replace(branched(one, trial, 2, seeds=2))
+    wild = branched(one, trial, 2, seeds=2)
     first, second = wild.trials
     hot = replace(first, metaparameters={**first.metaparameters, "learning_rate": math.inf})
-    ((_, measured, outcomes),) = train(
-        one, trial, "module", [replace(wild, trials=(hot, second))], "cpu"
-    )
+    wild = replace(wild, trials=(hot, second))
+    ((_, measured, outcomes),) = train(one, trial, "module", [wild], "cpu")
     ended = {o.trial: (o.status, o.stop_reason) for o in outcomes}
     assert ended == {hot.id: ("INFEASIBLE", "diverged"), second.id: ("COMPLETE", "budget")}
     assert {m.trial for m in measured} == {second.id}

@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.config.compile import load
-from experiments.engines import make_engine
 from experiments.errors import ExperimentError
 from experiments.training.batch_order import BatchOrder
-from experiments.training.study_context import StudyContext
+from tests.experiments.files import own
 from tests.problems import engine, largest_difference, study, trials
 
 TEXT = """workload: digits-softmax
@@ -24,9 +22,7 @@ budget: {}
 
 
 def experiment(tmp_path: Path, sizes: str, budget: str, more: str = "repeat_data: false") -> Any:
-    path = tmp_path / "my.yaml"
-    path.write_text(TEXT.format(sizes, budget) + more + "\n")
-    return load(path)
+    return own(tmp_path, TEXT.format(sizes, budget) + more + "\n")
 
 
 def test_an_epoch_is_a_pass_at_every_batch_size(tmp_path: Path) -> None:
@@ -49,8 +45,7 @@ def test_it_is_part_of_the_identity_only_when_set(tmp_path: Path) -> None:
 
 def test_data_without_end_are_never_repeated(tmp_path: Path) -> None:
     text = TEXT.format("64", "10000 steps").replace("digits-softmax", "teacher")
-    (tmp_path / "my.yaml").write_text(text + "repeat_data: false\n")
-    assert load(tmp_path / "my.yaml").studies()[0].budget_steps == 10_000
+    assert own(tmp_path, text + "repeat_data: false\n").studies()[0].budget_steps == 10_000
 
 
 def test_a_batch_order_of_a_single_pass() -> None:
@@ -69,12 +64,21 @@ def test_a_batch_order_of_a_single_pass() -> None:
 @pytest.mark.parametrize("kind", ["module", "stacked"])
 def test_an_engine_takes_a_single_pass(kind: str) -> None:
     single, repeated = study(repeat_data=False), study()
-    rows = trials(single, 2)
-    trained = make_engine(kind, StudyContext.load(single), rows)
-    other = engine(kind, repeated, rows)
-    for each in (trained, other):
-        each.advance(20)  # 1,297 examples, 64 a step
+    rows = trials(single, 2)  # 1,297 examples, 64 a step
+    trained, other = (engine(kind, each, rows, steps=20) for each in (single, repeated))
     assert largest_difference(trained.weights(0), other.weights(0)) == 0
     other.advance(1)
     with pytest.raises(ExperimentError, match="beyond one pass"):
         trained.advance(1)
+
+
+def test_a_stack_goes_on_behind_a_row_that_has_had_its_pass() -> None:
+    single = study(repeat_data=False)
+    first, second = trials(single, 2)
+    stack = engine("stacked", single, (first,), steps=5)
+    stack.add([second])
+    stack.advance(15)
+    stack.keep([1])
+    stack.advance(5)
+    alone = engine("stacked", single, (second,), steps=20)
+    assert largest_difference(stack.weights(0), alone.weights(0)) == 0

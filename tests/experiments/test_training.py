@@ -46,10 +46,8 @@ def test_the_first_stopping_rule_that_gives_a_reason_decides() -> None:
             hit=True,
             first_hit=reason in ("diverged", "target"),
         )
-        reasons = stopping.stop_reasons(of, stopping.StudyHits((9,)), evaluation)
-        assert list(reasons) == [
-            r for r in order[order.index(reason) :] if r != "dominated" or of.keep
-        ]
+        reasons = [*stopping.stop_reasons(of, stopping.StudyHits((9,)), evaluation)]
+        assert reasons == [r for r in order[order.index(reason) :] if r != "dominated" or of.keep]
 
 
 def test_strictly_better_in_float64() -> None:
