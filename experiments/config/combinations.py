@@ -21,10 +21,10 @@ from experiments.errors import ExperimentError
 from experiments.factors.design import combined
 from experiments.factors.ramp import Ramp
 from experiments.factors.rule import Rule
-from experiments.factors.target_share import TargetShare, resolved, shares
+from experiments.factors.target_share import TargetShare, mentions, resolved, shares
 from experiments.optimizers import Optimizer
 from experiments.plan import Search, Study, WorkloadRef
-from experiments.schedules import Schedule
+from experiments.schedules.base import WARMUP, Schedule
 from experiments.search.space import Dimension, Value
 from results.counts import count
 from workloads import Workload
@@ -198,12 +198,13 @@ def at_steps(
         known = f"{count(steps, 'step')} to target at batch size {baseline.batch_size}"
         message = f"with {known}: {error}"
         raise file.error(combination.paths["technique"], message, error.hint) from None
-    return replace(
-        combination,
-        technique=technique,
-        search=replace(search, fixed=resolved(search.fixed, seen, examples)),
-        ramp=ramp and replace(ramp, changes=resolved(ramp.changes, seen, examples)),
-    )
+    fixed = resolved(search.fixed, seen, examples)
+    after_warmup = combination.schedule.decays_after_warmup and {*WARMUP} & combination.given
+    if after_warmup and mentions(search.fixed.get("decay")):
+        # As a share of the budget, it would be one of what the warmup leaves.
+        fixed["decay_steps"] = max(1, round(float(fixed.pop("decay")) * examples))
+    ramp = ramp and replace(ramp, changes=resolved(ramp.changes, seen, examples))
+    return replace(combination, technique=technique, search=replace(search, fixed=fixed), ramp=ramp)
 
 
 def _workload(

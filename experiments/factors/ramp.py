@@ -146,12 +146,11 @@ class Ramp:
                     f"({count(examples, 'example')}), from batch size {batch_size}",
                     hint="end the ramp earlier, or leave that batch size out",
                 )
-        replaces = self.instead_of_decay is not None
         return BatchSizes.growing(
             batch_size,
             budget_steps,
             changes,
-            replaces_decay=replaces,
+            replaces_decay=self.instead_of_decay is not None,
             learning_rate=self.learning_rate,
         )
 

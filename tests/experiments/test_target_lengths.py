@@ -61,6 +61,9 @@ def test_lengths_are_of_the_baselines_steps() -> None:
     point = known[8].trial(0).metaparameters
     assert (point["stable_steps"], point["decay_steps"]) == (40, 20)
     assert wsd.baseline_steps == 80
+    text = FILE.replace("wsd", "linear").replace("stable: 0.5", "warmup: 0.5")
+    point = plans_of(parse(text), 80)[8].trial(0).metaparameters
+    assert (point["warmup_steps"], point["decay_steps"]) == (40, 20)
     # A curve has one text at all batch sizes, and a study one id.
     for plans in (unknown, known, other):
         assert plans[4].technique_by_label == {
