@@ -212,10 +212,8 @@ def row_of(opened: Results, trial: str) -> dict[str, Any]:
     if match.empty:
         match = frame[[str(name).startswith(trial) for name in frame["trial"]]]
     if len(match) > 1:
-        raise CommandError(
-            f"{count(len(match), 'trial')} of {opened.root} begin with {trial!r}",
-            hint="give more of its digits",
-        )
+        message = f"{count(len(match), 'trial')} of {opened.root} begin with {trial!r}"
+        raise CommandError(message, hint="give more of its digits")
     if match.empty:
         raise CommandError(
             f"no trial of {opened.root} is called {trial!r}",
@@ -271,6 +269,8 @@ def study_of(
     return replace(
         study,
         targets=study.targets if study.targets[-1] == target else (target,),
+        # If the target was made easier later, the trial went on beyond its hit.
+        stop_at_target=study.stop_at_target and row["steps_to_target"] in (None, ended),
         keep=None,
         budget_steps=int(ended or row["budget_steps"]),
         recorded_budget_steps=row["budget_steps"] and int(row["budget_steps"]),

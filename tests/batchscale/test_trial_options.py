@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,15 +15,14 @@ from safetensors.torch import load_file
 
 import batchscale as bs
 import workloads
-from batchscale import training
-from experiments.plan import Pack
-from experiments.training.pack_training import Training
 from results.storage.dataset import encode
 from tests.batchscale.conftest import Command
 from tests.experiments.user_layouts import LAYOUTS
 from workloads.base import Workload
 
 GIVEN = ("digits-softmax", "--batch-size", "64", "--param", "learning_rate=0.5")
+SWEPT: Any = {"workload": "digits-softmax", "batch_size": 64, "optimizer": "sgd", "trials": 1}
+SWEPT |= {"address": "none"}
 SHORT = ("--budget", "40 steps", "--target", "validation_error < 0.01")
 
 
@@ -69,22 +69,20 @@ def test_the_saved_weights_are_those_that_are_measured(tmp_path: Path, engine: s
 def test_a_recorded_trial_keeps_its_layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(LAYOUTS)
-    swept = bs.sweep(
-        workload="digits-softmax", batch_size=64, optimizer="sgd", learning_rate=0.1, trials=1,
-        budget="9 steps", target="validation_error < 0.01", layout="mine.py:Gathered",
-        results="runs", address="none",
-    )  # fmt: skip
-    packs: list[Pack] = []
-
-    class Watched(Training):
-        def __init__(self, pack: Pack, **how: object) -> None:
-            packs.append(pack)
-            super().__init__(pack, **how)  # type: ignore[arg-type]
-
-    monkeypatch.setattr("experiments.training.pack_training.Training", Watched)
-    again = training.rerun(swept.trials["trial"].iloc[0], results="runs", trust=True)
+    given: Any = {"target": "validation_error < 0.01", "layout": "mine.py:Gathered"}
+    swept = bs.sweep(learning_rate=0.1, budget="9 steps", results="runs", **SWEPT, **given)
+    again = bs.rerun(swept.trials["trial"].iloc[0], results="runs", trust=True)
     assert again.equal
-    assert [pack.study.layout.name for pack in packs] == ["mine.py:Gathered"]
+    assert again.study.layout.name == "mine.py:Gathered"
+
+
+def test_a_trial_whose_target_was_made_easier_is_trained_beyond_it(tmp_path: Path) -> None:
+    given: Any = {"learning_rate": 0.3, "budget": "99 steps", "results": tmp_path}
+    for target in ("validation_error < 0.1", "validation_error < 0.2"):
+        swept = bs.sweep(target=target, **SWEPT, **given)
+    again = bs.rerun(swept.trials["trial"].iloc[0], results=tmp_path)
+    assert again.equal
+    assert again.outcome.steps_to_target < again.outcome.steps_run  # type: ignore[operator]
 
 
 def test_a_mean_over_a_part_is_not_compared_with_its_record(small: Path, tmp_path: Path) -> None:
