@@ -119,7 +119,7 @@ def acts_from(study: Study, trial: Trial) -> dict[str, int]:
     if study.workload.program is not None:
         return {}
     base, batches = study.workload.base, study.batches
-    parts = techniques.load(study.technique, base).with_budget(study.budget_steps)
+    parts = techniques.load(study.technique, base).with_budget(study.technique_steps)
     begins = {part.label: part.acts_from for part in parts.of_trial(trial.metaparameters)}
     begin = schedules.get(study.schedule, base).acts_from(trial.metaparameters)
     # A schedule counts steps of the first batch size.

@@ -4,7 +4,7 @@ A branch is the trial with a batch-size ramp of one change (``experiments.factor
 from the trial's state at that step instead of from its first one. Branches of one k differ in the
 seed of what is random after that step, the order of the data; the first has the trial's own, so
 that with k = 1 it is the trial itself. Those of one seed see the same examples in the same order at
-every k.
+every k, but for the last short batch of an epoch, which is not the same.
 """
 
 from __future__ import annotations

@@ -61,7 +61,8 @@ def test_it_acts_in_the_next_step_and_not_before(
     changes: dict[str, Any], begins: dict[str, int]
 ) -> None:
     described, trial = of(**changes)
-    assert row(described, trial)["acts_from"] == begins
+    branch = replace(described, budget_steps=30, recorded_budget_steps=BUDGET)
+    assert row(described, trial)["acts_from"] == row(branch, trial)["acts_from"] == begins
     plain, constant = of()
     if "schedule" in changes:
         warmup = {"warmup_steps": 3, "learning_rate": 0.1}
@@ -71,10 +72,8 @@ def test_it_acts_in_the_next_step_and_not_before(
     without = replace(plain, technique={**plain.technique, **rest})
     (begin,) = begins.values()
     for steps, acts in ((begin, False), (begin + 1, True)):
-        differ = largest_difference(
-            evaluated(described, trial, steps), evaluated(without, constant, steps)
-        )
-        assert (differ > 1e-6) == acts, steps
+        both = evaluated(described, trial, steps), evaluated(without, constant, steps)
+        assert (largest_difference(*both) > 1e-6) == acts, steps
 
 
 def test_gradual_pruning_acts_once_the_model_is_as_sparse() -> None:
