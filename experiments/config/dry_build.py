@@ -121,7 +121,10 @@ class DryBuild:
         schedule, fields = combination.schedule, canonical(workload.fields)
         for each in batches:
             self._check_ghost_batches(combination, each)
-        if _needs_run(optimizer, workload) and self._first("optimizer", optimizer.name):
+        users = type(workload).parameter_groups is not Workload.parameter_groups
+        of_users = isinstance(optimizer, UserOptimizer) or (users and workload.version is None)
+        needs_run = optimizer.uses_hidden or of_users
+        if needs_run and self._first("optimizer", optimizer.name):
             with places.errors_at(paths["optimizer"]):
                 _check_optimizer(combination)
         of_user = schedule.name not in schedules.names()
@@ -210,12 +213,6 @@ def check_device(
             raise file.error(path, str(error), error.hint) from None
         except ExperimentError:
             continue  # ``DryBuild`` says so, where the experiment's own batch size has it
-
-
-def _needs_run(optimizer: Optimizer, workload: Workload) -> bool:
-    users = type(workload).parameter_groups is not Workload.parameter_groups
-    of_users = isinstance(optimizer, UserOptimizer) or (users and workload.version is None)
-    return optimizer.uses_hidden or of_users
 
 
 def _check_optimizer(combination: Combination) -> None:

@@ -73,7 +73,9 @@ class Tuning:
                         raise _unknown(name, everywhere)
                     check_value(name, general[name].entry, grid, grid.schedules)
                     continue
-                if name not in owners and not _is_optimizer(name):
+                # A user's or one of torch's, which a grid that ``--set`` narrows may leave out.
+                of_others = ":" in name or isinstance(getattr(torch.optim, name, None), type)
+                if name not in owners and not of_others:
                     message = "no optimizer or schedule of that name, and no range"
                     raise ExperimentError(message, hint=_section_hint(name, value, owners))
                 owner = by_key.get(name) or _other(name, file.base)
@@ -169,11 +171,6 @@ def _is_section(name: str, value: Any, owners: Iterable[str]) -> bool:
     plans = (schedules.get(each) for each in schedules.names())
     metaparameters = DOMAINS.keys() | frozenset().union(*(plan.arguments for plan in plans))
     return name not in DOMAINS or any(key in metaparameters for key in value)
-
-
-def _is_optimizer(name: str) -> bool:
-    """A user's or one of torch's, which a grid that ``--set`` narrows may leave out."""
-    return ":" in name or isinstance(getattr(torch.optim, name, None), type)
 
 
 def _other(name: str, base: str | None) -> Optimizer | Schedule:

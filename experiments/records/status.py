@@ -124,25 +124,28 @@ def status(source: str | Path | Location | Results) -> Status:
     planned = run.studies.drop_duplicates(["experiment", "study"], keep="last")
     planned = planned[planned["experiment_yaml"].notna() & planned["trials_wanted"].notna()]
     rows = [dict(row) for _, row in planned.iterrows()]
-    named = [(row["study"], row["targets"]) for row in rows if isinstance(row["targets"], str)]
-    goals = {study: json.loads(text) for study, text in named}
-    targets = {study: Target.parse(texts[-1]) for study, texts in goals.items() if texts}
-    trials = at_present_targets(run.trials[_COLUMNS], targets, lambda: run)
+    named = [(_key(row), row["targets"]) for row in rows if isinstance(row["targets"], str)]
+    goals = {key: json.loads(text) for key, text in named}
+    targets = {key: Target.parse(texts[-1]) for key, texts in goals.items() if texts}
+    trials = run.trials[_COLUMNS]
+    by_study: dict[Any, pd.DataFrame] = {}  # experiments may have one study with a target each
+    for name, ids in planned.groupby("experiment")["study"]:
+        own = {study: target for (of, study), target in targets.items() if of == name}
+        moved = at_present_targets(trials[trials["study"].isin(ids)], own, lambda: run)
+        by_study |= {(name, study): part for study, part in moved.groupby("study")}
     claims = [] if run.location is None else Claims(run.location).live()
     claims = [claim for claim in claims if claim["info"].get("study")]
-    again = trials["stop_reason"].eq("error") | trials["moved"] & trials["steps_to_target"].isna()
-    recorded = {*trials["trial"][~again]}  # among them trials of packs that still run
-    running: Counter[str] = Counter()
+    running: Counter[Any] = Counter()
     for claim in claims:
+        known = by_study.get(_key(claim["info"]), trials.iloc[:0].assign(moved=False))
+        again = known["stop_reason"].eq("error") | known["moved"] & known["steps_to_target"].isna()
+        recorded = {*known["trial"][~again]}  # among them trials of packs that still run
         claim["trials"] = [trial for trial in claim["trials"] if trial not in recorded]
-        running[claim["info"]["study"]] += len(claim["trials"])
-    by_study = dict(tuple(trials.groupby("study")))
-    every: dict[tuple[str, str], dict[str, Any]] = {}
+        running[_key(claim["info"])] += len(claim["trials"])
+    every: dict[Any, dict[str, Any]] = {}
     for row, is_current in zip(rows, current(planned), strict=True):
-        study = row["study"]
-        of_study = by_study.get(study, trials.iloc[:0])
-        counts = _study(row, of_study, running[study], planned=bool(is_current))
-        every[row["experiment"], study] = counts
+        of_study = by_study.get(_key(row), trials.iloc[:0])
+        every[_key(row)] = _study(row, of_study, running[_key(row)], planned=bool(is_current))
     costs = rounds.pack_seconds(trials)
     remaining = []
     for row, counts in zip(rows, every.values(), strict=True):
@@ -168,6 +171,10 @@ def status(source: str | Path | Location | Results) -> Status:
         evaluation_share=rounds.evaluation_share(trials),
         failures=tuple(failures(trials)),
     )
+
+
+def _key(row: Mapping[str, Any]) -> tuple[Any, Any]:
+    return row.get("experiment"), row["study"]
 
 
 _KEYS = ["experiment", "study", "workload", "optimizer", "schedule", "batch_size"]
@@ -301,15 +308,15 @@ def _study(
     }
 
 
-def _pack(claim: Mapping[str, Any], targets: Mapping[str, Target]) -> dict[str, Any]:
+def _pack(claim: Mapping[str, Any], targets: Mapping[Any, Target]) -> dict[str, Any]:
     progress = claim["progress"].values()
     values = [value for _, value in progress if value is not None]
-    study = claim["info"]["study"]
-    best = max if study in targets and not targets[study].lower_is_better else min
+    target = targets.get(_key(claim["info"]))
+    best = min if target is None or target.lower_is_better else max
     return {
         "pack": claim["pack"],
         "experiment": claim["info"].get("experiment"),
-        "study": study,
+        "study": claim["info"]["study"],
         "machine": claim["holder"]["machine"].split("/")[0],
         "trials": len(claim["trials"]),
         "step": max((step for step, _ in progress), default=None),

@@ -137,12 +137,8 @@ def _paths(ax: Any) -> Iterator[tuple[str, bool, list[np.ndarray]]]:
 
 def _pieces(ax: Any, at: np.ndarray) -> list[np.ndarray]:
     pieces = [np.array(pair) for pair in pairwise(at)]
-    return [piece for piece in pieces if np.isfinite(piece).all() and _crosses(piece, *_frame(ax))]
-
-
-def _frame(ax: Any) -> tuple[np.ndarray, np.ndarray]:
-    low, high = ax.bbox.get_points()
-    return low, high
+    frame = ax.bbox.get_points()
+    return [piece for piece in pieces if np.isfinite(piece).all() and _crosses(piece, *frame)]
 
 
 def _crosses(piece: np.ndarray, low: np.ndarray, high: np.ndarray) -> bool:

@@ -45,10 +45,6 @@ def snapshots(root: Path) -> list[Path]:
     return list((root / "checkpoints").glob("*.snapshot"))
 
 
-def grown(root: Path, rows: int) -> bool:
-    return recorded(root) > rows and bool(snapshots(root))
-
-
 def says(one: Sweep, text: str) -> bool:
     return text in one.log.read_text()
 
@@ -57,7 +53,8 @@ def early(one: Sweep, rows: int) -> bool:
     """Whether more is recorded than ``rows`` and a pack has most of its 2500 steps before it:
     one that ends while a signal is on its way leaves no snapshot."""
     steps = re.findall(r"^Progress\(.* step=(\d+)", one.log.read_text(), re.MULTILINE)
-    return grown(one.root, rows) and bool(steps) and int(steps[-1]) < 1000
+    grown = recorded(one.root) > rows and bool(snapshots(one.root))
+    return grown and bool(steps) and int(steps[-1]) < 1000
 
 
 def taken_by_another(claim: dict[str, Any], root: Path) -> bool:

@@ -80,13 +80,24 @@ def test_what_is_left_and_running(tmp_path: Path) -> None:
 
 def test_what_a_pack_has_recorded_does_not_run(tmp_path: Path) -> None:
     run(tmp_path, experiment(keep="off", batch_size="64"))
-    study = status(tmp_path).studies.study[0]
+    info = {"experiment": "fake", "study": status(tmp_path).studies.study[0]}
     recorded = [*results.open(tmp_path).trials["trial"][:2]]
-    claim = Claims(Location.of(tmp_path)).take("pack", [*recorded, "one"], info={"study": study})
+    claim = Claims(Location.of(tmp_path)).take("pack", [*recorded, "one"], info=info)
     found = status(tmp_path)
     assert found.studies.running.tolist() == found.packs.trials.tolist() == [1]
     assert claim is not None
     claim.release()
+
+
+def test_a_study_of_two_experiments_is_counted_at_the_target_of_each(tmp_path: Path) -> None:
+    """It said that all trials of the easier one were missing."""
+    run(tmp_path, experiment(keep="off"))
+    before = status(tmp_path).studies
+    harder = experiment(keep="off", name="harder", target="validation_error < 0.025")
+    left = run(tmp_path, harder, seconds=0).left
+    found = status(tmp_path).studies
+    pd.testing.assert_frame_equal(found[found.experiment == "fake"], before)
+    assert found.left.sum() == left > 0
 
 
 def test_rows_that_do_not_say_their_budget(tmp_path: Path) -> None:
