@@ -106,11 +106,10 @@ def _published(log: Log, experiment: str) -> dict[str, dict[str, Any]]:
     """The row of each point by the name of its trial."""
     if log.table.has("step"):
         return {}
+    names, rows = log.original.columns, zip(*log.original.columns.values(), strict=True)
     return {
-        f"{experiment}/{place.replace(' ', '-')}": {
-            name: cells[at] for name, cells in log.original.columns.items()
-        }
-        for at, place in enumerate(log.original.places)
+        f"{experiment}/{place.replace(' ', '-')}": dict(zip(names, row, strict=True))
+        for place, row in zip(log.original.places, rows, strict=True)
     }
 
 
@@ -122,7 +121,9 @@ def said(
     what = next((each for each in ("steps", "step", "tokens") if table.has(each)), "examples")
     kinds = {"step": "evaluations at", "steps": "steps to a target:"}
     sizes = _list(sorted({trial["batch_size"] for trial in trials}))
-    metrics = [name for name in table.columns if _is_measured(name, measurements)]
+    measured = {n for row in measurements for n in METRIC_COLUMNS if row[n] is not None}
+    measured |= {n for row in measurements for n in json.loads(row["metrics"] or "{}")}
+    metrics = [name for name in table.columns if name in measured]
     named = [f"{n} ({means[n]})" if means.get(n, n) != n else n for n in metrics]
     values: dict[str, set[Any]] = {}
     for trial in trials:
@@ -148,12 +149,6 @@ def said(
     }
     first = f"read {count(log.parts, 'file')} as {log.format}: {count(len(trials), 'run')}"
     return [first, *(f"{k.rstrip(':')}: {text}" for k, text in lines.items() if text)]
-
-
-def _is_measured(name: str, measurements: Sequence[Mapping[str, Any]]) -> bool:
-    if name in METRIC_COLUMNS:
-        return any(row[name] is not None for row in measurements)
-    return any(f'"{name}":' in (row["metrics"] or "") for row in measurements)
 
 
 def _list(values: Sequence[Any]) -> str:

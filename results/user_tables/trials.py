@@ -66,6 +66,8 @@ def described(runs: pd.DataFrame, others: Mapping[str, Sequence[Any]]) -> list[d
     }
     used = {name: each for name, each in settings.items() if name in runs or name in varied}
     notes = [_NOT_A_SETTING.format(name) for name in unique]
+    seeds = pd.to_numeric(runs["seed"]) if "seed" in runs else pd.Series(0, runs.index)
+    repetitions = _repetitions(keys, [*varied.values()], seeds)
     return [
         {
             "role": "repeat" if repetition is None else "search",
@@ -75,7 +77,7 @@ def described(runs: pd.DataFrame, others: Mapping[str, Sequence[Any]]) -> list[d
             "fields": _present({name: each[at] for name, each in fields.items()}) or None,
             "notes": notes or None,
         }
-        for at, repetition in zip(runs.index, _repetitions(keys, [*varied.values()]), strict=True)
+        for at, repetition in zip(runs.index, repetitions, strict=True)
     ]
 
 
@@ -120,14 +122,16 @@ def _plain(values: pd.Series) -> pd.Series:
     return pd.Series(whole, index=values.index, dtype=object)
 
 
-def _repetitions(keys: Sequence[pd.Series], settings: Sequence[pd.Series]) -> list[int | None]:
-    """Which repetition of its settings each run is; None without settings, and beyond the number
-    that all settings of its batch size have (what was repeated further had been selected)."""
+def _repetitions(
+    keys: Sequence[pd.Series], settings: Sequence[pd.Series], seeds: pd.Series
+) -> list[int | None]:
+    """Which repetition of its settings each run is, by its seed: rows may be sorted by steps. None
+    without settings, and beyond the number that all of its batch size have (it was selected)."""
     if not settings:
         return [None] * len(keys[0])
     cell = pd.DataFrame(dict(enumerate(keys))).groupby([*keys], dropna=False).ngroup()
     configuration = [cell, *(each.astype(str) for each in settings)]
-    number = cell.groupby(configuration).cumcount()
+    number = seeds.groupby(configuration).rank("first", na_option="bottom") - 1
     least = cell.groupby(configuration).transform("size").groupby(cell).transform("min")
     return [int(n) if n < most else None for n, most in zip(number, least, strict=True)]
 

@@ -107,12 +107,8 @@ def test_many_panels_stand_in_rows(plain_curve: Callable[..., Curve]) -> None:
     ]
     drawn = figures.draw("steps", drawn_curves, [None] * 7, width="two-columns")
     figure = figure_of(drawn)
-    assert _across(figure) == 3
+    assert len({round(ax.get_position().x0, 2) for ax in figure.axes}) == 3
     assert faults(figure) == []
-
-
-def _across(figure: Any) -> int:
-    return len({round(ax.get_position().x0, 2) for ax in figure.axes})
 
 
 @pytest.mark.slow

@@ -45,13 +45,10 @@ def start(uri: str, log: Path, kind: str, **environment: str) -> Any:
     return process
 
 
-def rows(uri: str) -> pd.DataFrame:
-    return dataset.open(uri).trials.set_index("trial").sort_index()[COLUMNS]
-
-
 def assert_whole(uri: str, expected: pd.DataFrame) -> None:
     """Every trial once, equal to the undisturbed one's; no claim and no lock is left."""
-    pd.testing.assert_frame_equal(rows(uri), expected)
+    rows = dataset.open(uri).trials.set_index("trial").sort_index()[COLUMNS]
+    pd.testing.assert_frame_equal(rows, expected)
     written = Store(uri).location
     counted = dataset.open(uri).trial_rows
     assert len(counted) == len(expected)

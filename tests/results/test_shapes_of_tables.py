@@ -89,6 +89,16 @@ def test_repeated_settings_are_searches_of_their_own(tmp_path: Path) -> None:
     )
 
 
+def test_repeats_of_settings_are_told_apart_by_their_seeds_in_any_order(tmp_path: Path) -> None:
+    """Of a table that is sorted by its steps, the luckiest run of each setting was one search."""
+    luck = {(0.1, 1): 1.0, (0.2, 2): 1.5, (0.2, 1): 2.0, (0.1, 2): 4.0}
+    rows = [(size, *key, steps(size) * by) for size in SIZES for key, by in luck.items()]
+    frame = pd.DataFrame(rows, columns=["batch_size", "lr", "seed", "steps"])
+    (curve,) = bs.regimes(written(tmp_path, frame))
+    found = [point["steps"] for point in curve["points"]]
+    assert found == pytest.approx([1.5**0.5 * each for each in TRUE.values()])
+
+
 def test_repeats_without_settings_stay_repeats(tmp_path: Path) -> None:
     frame = pd.DataFrame(
         {"batch_size": size, "rng_seed": seed, "seconds": size + 0.1 * seed, "steps": steps(size)}
