@@ -35,9 +35,10 @@ def _of_curve(made: CurvePlan, want: Want, source: str, format: Format) -> str:
     bound = "" if made.measured else "at most "
     rows = []
     for each in made.expected:
-        design, seconds = each.design, made.cost(each)
+        design, seconds, sizes = each.design, made.cost(each), each.design.batch_sizes
         rows.append({
-            "": "→" if each is made.chosen else "", "batch sizes": _sizes(design.batch_sizes),
+            "": "→" if each is made.chosen else "",
+            "batch sizes": f"{sizes[0]:,}–{sizes[-1]:,} ({len(sizes)})",
             "trials": design.trials, "searches": design.searches,
             "width": f"{_width(each.factor)} [{_width(each.low)}, {_width(each.high)}]",
             f"within {want.factor:g}": f"{each.share:.0%}", "trained": design.trained,
@@ -91,10 +92,6 @@ def command(chosen: Expected, source: str, every: Sequence[int]) -> str:
     for setting in settings:
         parts += ["--set", setting]
     return shlex.join(parts)
-
-
-def _sizes(sizes: Sequence[int]) -> str:
-    return f"{sizes[0]:,}–{sizes[-1]:,} ({len(sizes)})"
 
 
 def _width(factor: float) -> str:

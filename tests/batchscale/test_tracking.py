@@ -128,6 +128,10 @@ def test_a_trial_that_goes_on_is_not_written_twice(tool: tuple[str, Runs], tmp_p
             assert merged(seen) == expected(row(index))
             assert seen.outcome["steps_run"] == row(index)["steps_run"]
             assert seen.outcome["stop_reason"] == row(index)["stop_reason"]
+    harder = row(0, target_value=0.01, stop_reason="budget", steps_to_target=None)
+    track(tmp_path, f"{name}:me/mine", synthetic.commit(store, [harder]))
+    if name != "mlflow":  # which keeps the target that it had, too
+        assert runs[harder["trial"]].outcome.get("steps_to_target") is None
 
 
 def test_files_that_are_merged_meanwhile(tool: tuple[str, Runs], tmp_path: Path) -> None:

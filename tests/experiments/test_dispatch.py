@@ -60,10 +60,6 @@ def failure(clear: bool = False, **of: Any) -> Failure:
     return Failure(message="ValueError: no", hint=None, traceback="…", clear=clear, **of)
 
 
-def names(assignments: Sequence[Assignment]) -> list[tuple[str, int, int]]:
-    return [(each.pack.study.id, each.round, len(each.wanted)) for each in assignments]
-
-
 def drive(of: Dispatcher) -> list[Assignment]:
     """Everything, one pack at a time."""
     assignments = []
@@ -75,7 +71,7 @@ def drive(of: Dispatcher) -> list[Assignment]:
 
 def test_breadth_first_and_the_longest_first() -> None:
     of, seen = dispatcher([state("a", 8), state("b", 512), state("c", 64)])
-    assert names(drive(of)) == [
+    assert [(each.pack.study.id, each.round, len(each.wanted)) for each in drive(of)] == [
         ("a", 0, 16),  # the cheapest shows that this shape of study runs at all
         ("b", 0, 16),
         ("c", 0, 16),
