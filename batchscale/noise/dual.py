@@ -107,4 +107,4 @@ def bounded(
     above, along = (sum(each) / len(bounds) for each in zip(*bounds, strict=True))
     noise = estimate.covariance_trace * tokens
     high = noise / along**2 if along > 0 else None
-    return replace(estimate, norm=norm, bounds=(noise / above, high))
+    return replace(estimate, norm=norm, bounds=(noise / above if above > 0 else 0.0, high))

@@ -134,6 +134,7 @@ def test_what_is_no_matrix_and_what_is_rounding() -> None:
     assert torch.allclose(kernel @ kernel.T, torch.eye(4), atol=1e-5)
     assert polar(torch.tensor([2.0, 0.0, -3.0])).tolist() == [1, 0, -1]
     assert not polar(torch.zeros(2, 3)).any()
+    assert measured("sign", lambda _: torch.zeros(3), (4, 4), 1).estimate().bounds == (0, None)
     outer = torch.randn(300, 1, generator=FIXED) @ torch.randn(1, 200, generator=FIXED)
     assert torch.allclose(polar(1e-3 * outer), outer / outer.norm(), atol=1e-5)
 
@@ -173,7 +174,6 @@ def test_what_has_no_dual_norm_is_refused() -> None:
     model = nn.Linear(2, 2)
     with pytest.raises(ValueError, match="norm: euclidean, sign or spectral, not muon"):
         batchscale.NoiseScale(model, norm="muon")
-    adam = torch.optim.Adam(model.parameters())
-    for more in ({"per_example": True}, {"optimizer": adam}):
+    for more in ({"per_example": True}, {"optimizer": torch.optim.Adam(model.parameters())}):
         with pytest.raises(ValueError, match="norm=sign: without per_example, optimizer and"):
             batchscale.NoiseScale(model, norm="sign", **more)
