@@ -45,21 +45,17 @@ class Quantize(Technique):
         Raises:
             ExperimentError: the model has no linear layer.
         """
-        made: dict[int, QuantizedLinear] = {}
-
-        def replace(linear: nn.Linear) -> QuantizedLinear:
-            active = self.when == "training"
-            return made.setdefault(
-                id(linear),
-                QuantizedLinear(linear, self.bits, self.activations, active=active),
-            )
-
-        if type(model) is nn.Linear:
-            return replace(model)
+        made: dict[nn.Module | None, QuantizedLinear] = {
+            module: QuantizedLinear(module, self.bits, self.activations, self.when == "training")
+            for module in model.modules()
+            if type(module) is nn.Linear
+        }
+        if model in made:
+            return made[model]
         for parent in list(model.modules()):
-            for name, child in list(parent.named_children()):
-                if type(child) is nn.Linear:
-                    setattr(parent, name, replace(child))
+            for name, child in parent._modules.items():  # one layer may have several names
+                if child in made:
+                    setattr(parent, name, made[child])
         if not made:
             raise ExperimentError(
                 f"technique {self.label}: the model has no module nn.Linear",
@@ -87,13 +83,16 @@ class QuantizedLinear(nn.Linear):
     """Takes the place of a linear layer, whose parameters and names it keeps."""
 
     def __init__(
-        self, replaced: nn.Linear, bits: int, activations: int | None, *, active: bool
+        self, replaced: nn.Linear, bits: int, activations: int | None, active: bool
     ) -> None:
         """``active``: whether it rounds; ``activations``: to how many bits, or not at all."""
         super().__init__(replaced.in_features, replaced.out_features, bias=False, device="meta")
         self.weight = replaced.weight
         self.bias = replaced.bias
         self.bits, self.activations, self.active = bits, activations, active
+        self._forward_hooks.update(replaced._forward_hooks)  # such as those of techniques
+        # Without a hook, torch's Transformer layers evaluate the weights and call no module.
+        self.register_forward_pre_hook(_called)
         self.train(replaced.training)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -102,6 +101,10 @@ class QuantizedLinear(nn.Linear):
             return super().forward(input)
         x = input if self.activations is None else rounded(input, self.activations)
         return F.linear(x, rounded(self.weight, self.bits), self.bias)
+
+
+def _called(*_: Any) -> None:
+    pass
 
 
 def rounded(x: Tensor, bits: int) -> Tensor:

@@ -72,15 +72,12 @@ def test_up_to_a_million_examples_the_order_is_numpys(examples: int, batch: int)
 def test_an_order_without_a_table_is_such_a_shuffle_too(
     examples: int, batch: int, seed: int
 ) -> None:
-    test: Any = test_an_epoch_is_a_shuffle_without_its_short_batch
+    shuffle: Any = test_an_epoch_is_a_shuffle_without_its_short_batch
+    stretch: Any = test_any_stretch_is_the_same_read_at_once_or_step_by_step
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_DRAWN_WHOLE", 0)
-        test.hypothesis.inner_test(examples, batch, seed)
-        start, count = seed % 300, 1 + seed % 7
-        batch = min(batch, examples)
-        at_once = BatchOrder(seed, examples, batch).batches(start, count)
-        singly = [BatchOrder(seed, examples, batch).batches(start + i, 1) for i in range(count)]
-        assert torch.equal(at_once, torch.cat(singly))
+        shuffle.hypothesis.inner_test(examples, batch, seed)
+        stretch.hypothesis.inner_test(examples, batch, seed % 300, 1 + seed % 7, seed)
 
 
 def test_a_step_of_a_huge_epoch_needs_no_table() -> None:

@@ -202,37 +202,19 @@ def test_smoothed_targets_are_the_papers() -> None:
     torch.testing.assert_close(loss, expected, rtol=1e-12, atol=0)
 
 
-def test_smoothing_of_each_token() -> None:
+@pytest.mark.parametrize("ignored", [False, True])
+def test_smoothing_of_each_token_that_has_a_label(ignored: bool) -> None:
+    """As torch does, the label -100 has no loss."""
     workload = workloads.load("lm-transformer", {"context": 8, "width": 8, "heads": 2})
     ids = torch.randint(256, (3, 9), generator=torch.Generator().manual_seed(0))
-    batch = (ids[:, :-1], ids[:, 1:])
+    labels = ids[:, 1:].masked_fill((torch.arange(8) % 3 == 0) & ignored, -100)
     model = workload.model().double().eval()
-    loss = load(label_smoothing=0.2).loss(workload, model, batch)
-    logits = model(batch[0])
-    classes = logits.shape[-1]
-    target = torch.full_like(logits, 0.2 / (classes - 1))
-    target.scatter_(-1, batch[1].unsqueeze(-1), 0.8)
-    expected = F.cross_entropy(logits.flatten(0, 1), target.flatten(0, 1), reduction="none")
-    torch.testing.assert_close(loss, expected.view(3, 8).mean(1), rtol=1e-10, atol=0)
-
-
-def test_smoothing_leaves_ignored_labels_out_as_torch_does() -> None:
-    workload = workloads.load("lm-transformer", {"context": 8, "width": 8, "heads": 2})
-    ids = torch.randint(256, (3, 9), generator=torch.Generator().manual_seed(0))
-    labels = ids[:, 1:].masked_fill(torch.arange(8) % 3 == 0, -100)
-    model = workload.model().double().eval()
-    logits = model(ids[:, :-1]).requires_grad_()
-    classes = logits.shape[-1]
-    part = load(label_smoothing=0.2).parts["label_smoothing"]
-    found = part.criterion(workload.loss, logits, (ids[:, :-1], labels))
-    # torch spreads over all classes, the right one included.
-    expected = F.cross_entropy(
-        logits.transpose(1, 2),
-        labels,
-        reduction="none",
-        label_smoothing=0.2 * classes / (classes - 1),
-    )
-    torch.testing.assert_close(found, expected.mean(1), rtol=1e-10, atol=0)
+    loss = load(label_smoothing=0.2).loss(workload, model, (ids[:, :-1], labels))
+    logits = model(ids[:, :-1])
+    target = torch.full_like(logits, 0.2 / (logits.shape[-1] - 1))
+    target.scatter_(-1, labels.clamp(min=0).unsqueeze(-1), 0.8)
+    expected = F.cross_entropy(logits.mT, target.mT, reduction="none") * (labels >= 0)
+    torch.testing.assert_close(loss, expected.mean(1), rtol=1e-10, atol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -278,6 +260,8 @@ def test_dropout_sets_rates_or_is_put_behind_activations() -> None:
     model = load(dropout=0.3).model(mlp)
     assert list(dict(model.named_parameters())) == names
     assert [type(module) for module in model[1]] == [nn.ReLU, nn.Dropout]  # type: ignore[index]
+    twice = load(dropout=0.3).model(nn.Sequential(*[nn.ReLU()] * 2))  # one module
+    assert [len(list(part)) for part in twice.children()] == [2, 2]  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("kind", ["module", "stacked"])

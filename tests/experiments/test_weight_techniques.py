@@ -13,8 +13,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import workloads
 from experiments import techniques
-from experiments.engines import Engine
-from experiments.plan import Study, Trial, WorkloadRef
+from experiments.plan import WorkloadRef
 from experiments.techniques import Step
 from experiments.techniques.quantize import QuantizedLinear, rounded
 from experiments.training.study_context import StudyContext
@@ -22,10 +21,6 @@ from tests.experiments import layout_workloads
 from tests.problems import engine, largest_difference, study, trials
 
 KINDS = ["module", "stacked"]
-
-
-def trained(of: Study, pack: tuple[Trial, ...], kind: str, steps: int) -> Engine:
-    return engine(kind, of, pack, steps=steps)
 
 
 # weight_decay
@@ -41,8 +36,8 @@ def test_decoupled_decay_is_adamws(kind: str) -> None:
         described = {**other, "weight_decay": {"rate": technique, "of": "all"}}
         ours = study(**common, technique=described)
         pack = (replace(trial, metaparameters=values),) * 2
-        torchs = trained(study(**common, technique=other), (trial,), kind, 20).measured(0)
-        assert largest_difference(trained(ours, pack, kind, 20).measured(0), torchs) < 1e-9
+        torchs = engine(kind, study(**common, technique=other), (trial,), steps=20).measured(0)
+        assert largest_difference(engine(kind, ours, pack, steps=20).measured(0), torchs) < 1e-9
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -53,8 +48,8 @@ def test_coupled_decay_is_torchs_behind_clipping(kind: str) -> None:
     )
     described = {"rate": 0.2, "kind": "coupled", "of": "all"}
     ours = study(**common, technique={"clip": 0.01, "weight_decay": described})
-    torchs = trained(study(**common, technique={"clip": 0.01}), decayed, kind, 20).weights(1)
-    assert largest_difference(trained(ours, bare, kind, 20).weights(1), torchs) < 1e-9
+    torchs = engine(kind, study(**common, technique={"clip": 0.01}), decayed, steps=20).weights(1)
+    assert largest_difference(engine(kind, ours, bare, steps=20).weights(1), torchs) < 1e-9
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -62,7 +57,7 @@ def test_decay_has_the_default_rate_of_an_optimizer_whose_rate_is_not_given(kind
     of = study(optimizer="SGD", technique={"weight_decay": 0.5})
     given = trials(of, 2, learning_rate=1e-3, momentum=0.0, weight_decay=0.0)  # torch's
     pack = tuple(replace(t, metaparameters={}) for t in given)
-    weights = [trained(of, each, kind, 5).weights(1) for each in (pack, given)]
+    weights = [engine(kind, of, each, steps=5).weights(1) for each in (pack, given)]
     assert largest_difference(*weights) < 1e-6
 
 
@@ -92,7 +87,7 @@ def test_a_weight_that_no_example_uses_has_no_gradient(
     (tmp_path / "partly.py").write_text(layout_workloads.FILE)
     workload = WorkloadRef(spec="partly.py:Partly", base=str(tmp_path))
     before, after = (
-        trained(of, trials(of, 1, learning_rate=0.1), "module", steps).weights(0)
+        engine("module", of, trials(of, 1, learning_rate=0.1), steps=steps).weights(0)
         for of in [study(workload=workload, batch_size=8, technique=described)]
         for steps in (1, 4)
     )
@@ -158,7 +153,7 @@ def test_averages_are_torchs_and_are_measured(
     expected = dict(averaged.module.state_dict())
     assert largest_difference(made.measured(1), expected) < 1e-12
     assert largest_difference(made.weights(1), expected) > 1e-6
-    plain = trained(replace(of, technique={"precision": "float64"}), pack, kind, 21)
+    plain = engine(kind, replace(of, technique={"precision": "float64"}), pack, steps=21)
     assert largest_difference(made.weights(1), plain.weights(1)) == 0  # training does not see it
     x, y = context.splits["validation"].fetch(torch.arange(500), training=False)
     with torch.no_grad():
@@ -174,9 +169,9 @@ def test_lookahead_goes_on_from_the_slow_weights(kind: str) -> None:
     of = study(**common, technique={"lookahead": {"every": 4, "share": 0.3}})
     pack = trials(of, 2, weight_decay=0.0)
     start = engine(kind, of, pack).weights(1)
-    fast = trained(study(**common), pack, kind, 4).weights(1)
+    fast = engine(kind, study(**common), pack, steps=4).weights(1)
     slow = {name: start[name] + 0.3 * (fast[name] - start[name]) for name in fast}
-    made = trained(of, pack, kind, 3)
+    made = engine(kind, of, pack, steps=3)
     assert largest_difference(made.measured(1), start) == 0
     made.advance(1)
     assert largest_difference(made.weights(1), slow) < 1e-12
@@ -263,7 +258,7 @@ def test_units_are_the_rows_of_least_norm_and_spare_the_last_layer(kind: str) ->
     pack = trials(of, 2)
     dense = engine(kind, study(workload="digits-mlp"), pack).weights(1)["0.weight"]
     least = {*dense.norm(dim=1).argsort()[:16].tolist()}
-    made = trained(of, pack, kind, 5)
+    made = engine(kind, of, pack, steps=5)
     rows = (made.measured(1)["0.weight"] == 0).all(1)
     assert {*rows.nonzero().flatten().tolist()} == least
     assert zeros(made.measured(1), "2.weight") == 0
@@ -277,8 +272,8 @@ def test_snip_takes_the_gradient_of_the_first_batch(kind: str) -> None:
     of = study(**common, technique=technique)
     pack = trials(of, 2, learning_rate=1.0, weight_decay=0.0)
     start = engine(kind, study(**common), pack).weights(1)
-    moved = trained(study(**common), pack, kind, 1).weights(1)
-    made = trained(of, pack, kind, 1)
+    moved = engine(kind, study(**common), pack, steps=1).weights(1)
+    made = engine(kind, of, pack, steps=1)
     names = ("0.weight", "2.weight")
     # At learning rate 1 a step of SGD is the gradient.
     scores = torch.cat([((start[n] - moved[n]) * start[n]).abs().flatten() for n in names])
@@ -326,13 +321,23 @@ def test_what_is_multiplied_are_the_rounded_weights() -> None:
     torch.testing.assert_close(quantized(x)[2:3], quantized(x[2:3]))  # no example needs the others
 
 
+def test_a_layer_is_rounded_under_all_its_names_with_its_hooks_and_in_torchs_transformer() -> None:
+    (part,) = techniques.load({"quantize": 4}, None)
+    linear, x = nn.Linear(6, 6, bias=False), torch.randn(2, 3, 6)
+    linear.register_forward_hook(lambda *given: given[-1] + 1)
+    twice = (x @ rounded(linear.weight, 4).T + 1) @ rounded(linear.weight, 4).T + 1
+    torch.testing.assert_close(part.model(nn.Sequential(linear, linear))(x), twice)
+    one = part.model(nn.TransformerEncoderLayer(6, 2, 8, 0, batch_first=True)).requires_grad_(False)
+    torch.testing.assert_close(one.eval()(x), one.train()(x))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_after_training_both_are_measured(kind: str) -> None:
     common: dict[str, Any] = {"workload": "digits-mlp", "precision": "float64"}
     technique = {"quantize": {"bits": 4, "activations": 8, "when": "after"}}
     of, plain = study(**common, technique=technique), study(**common)
     pack = trials(of, 2, learning_rate=0.3)
-    made, without = trained(of, pack, kind, 40), trained(plain, pack, kind, 40)
+    made, without = engine(kind, of, pack, steps=40), engine(kind, plain, pack, steps=40)
     metrics, expected = made.evaluate("validation")[1], without.evaluate("validation")[1]
     assert {name: metrics[name] for name in expected} == expected
     (part,) = techniques.load({"quantize": {"bits": 4, "activations": 8}}, None)
@@ -353,7 +358,7 @@ def test_after_training_both_are_measured(kind: str) -> None:
 def test_aware_training_is_measured_as_rounded(kind: str) -> None:
     common: dict[str, Any] = {"workload": "digits-mlp", "precision": "float64"}
     of = study(**common, technique={"quantize": 4})
-    made = trained(of, trials(of, 2, learning_rate=0.3), kind, 20)
+    made = engine(kind, of, trials(of, 2, learning_rate=0.3), steps=20)
     model = workloads.load("digits-mlp").model().double().eval()
     weights = {
         name: rounded(value, 4) if name.endswith("weight") else value

@@ -12,18 +12,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
 
 from experiments.errors import ExperimentError
 from experiments.techniques.base import Technique
 
-_DROPOUTS = (
-    nn.Dropout,
-    nn.Dropout1d,
-    nn.Dropout2d,
-    nn.Dropout3d,
-    nn.AlphaDropout,
-    nn.FeatureAlphaDropout,
-)
 _ACTIVATIONS = (
     nn.ReLU,
     nn.ReLU6,
@@ -59,7 +52,7 @@ class Dropout(Technique):
         Raises:
             ExperimentError: the model has neither dropout nor activation modules.
         """
-        dropouts = [module for module in model.modules() if isinstance(module, _DROPOUTS)]
+        dropouts = [module for module in model.modules() if isinstance(module, _DropoutNd)]
         for dropout in dropouts:
             dropout.p = float(self.rate)
         if dropouts:
@@ -67,7 +60,7 @@ class Dropout(Technique):
         places = [
             (parent, name, child)
             for parent in model.modules()
-            for name, child in parent.named_children()
+            for name, child in parent._modules.items()  # one module may have several names
             if isinstance(child, _ACTIVATIONS)
         ]
         if not places:
