@@ -74,16 +74,12 @@ def check_splits(data: Any, workload: Workload) -> dict[str, Batch | TokenStream
             alone may be a GeneratedSplit or an IterableDataset.
     """
     if not isinstance(data, Mapping):
-        raise WorkloadError(
-            f"data() of {workload.name} returned a {type(data).__name__}",
-            hint='return {"train": (x, y), "validation": (x, y)}',
-        )
+        message = f"data() of {workload.name} returned a {type(data).__name__}"
+        raise WorkloadError(message, hint='return {"train": (x, y), "validation": (x, y)}')
     for split in data:
         if split not in SPLITS:
-            raise WorkloadError(
-                f"data() of {workload.name} has an unknown split {split!r}",
-                hint=nearest(str(split), SPLITS),
-            )
+            message = f"data() of {workload.name} has an unknown split {split!r}"
+            raise WorkloadError(message, hint=nearest(str(split), SPLITS))
     for split in ("train", workload.target.strip().partition("_")[0]):
         if split not in data:
             raise WorkloadError(
@@ -175,10 +171,8 @@ def _endless_or_iterable(
         return value
     several = value.examples(torch.arange(3))
     if not isinstance(several, tuple):
-        raise WorkloadError(
-            f"{place}: examples() returned a {type(several).__name__}",
-            hint="return a tuple of tensors, (x, y)",
-        )
+        message = f"{place}: examples() returned a {type(several).__name__}"
+        raise WorkloadError(message, hint="return a tuple of tensors, (x, y)")
     if len(_tensors(several, place)[0]) != 3:
         raise WorkloadError(
             f"{place}: examples() returned {len(several[0])} for 3 indices",
@@ -217,9 +211,14 @@ def check_model(model: Any, workload: Workload) -> torch.nn.Module:
     """What ``workload.model()`` returned.
 
     Raises:
-        WorkloadError: it is no module.
+        WorkloadError: it is no module, or not all of its numbers are real.
     """
     if isinstance(model, torch.nn.Module):
+        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+            if tensor.is_complex():
+                hint = "keep torch.view_as_real(w), and torch.view_as_complex(w) in forward"
+                why = "is complex, and would lose its imaginary part"
+                raise WorkloadError(f"{name} of the model of {workload.name} {why}", hint=hint)
         return model
     is_class = isinstance(model, type)
     raise WorkloadError(
@@ -301,10 +300,8 @@ def check_per_example(values: Any, batch_size: int, what: str, workload: Workloa
             f'reduction="none" (workload {workload.name})'
         )
     got = f"shape {shape}" if shape is not None else f"a {type(values).__name__}"
-    raise WorkloadError(
-        f"{what} of workload {workload.name} returned {got} for {batch_size} examples",
-        hint=f"return one value an example: shape ({batch_size},)",
-    )
+    message = f"{what} of workload {workload.name} returned {got} for {batch_size} examples"
+    raise WorkloadError(message, hint=f"return one value an example: shape ({batch_size},)")
 
 
 def check_metrics(metrics: Any, batch_size: int, workload: Workload) -> None:
@@ -344,10 +341,8 @@ def check_outputs(output: Any, batch: Batch, workload: Workload) -> None:
             hint="return one tensor with a row for each example",
         )
     if len(batch) < 2:
-        raise WorkloadError(
-            f"batches of {workload.name} have no targets, which split_metrics needs",
-            hint="give (x, y)",
-        )
+        message = f"batches of {workload.name} have no targets, which split_metrics needs"
+        raise WorkloadError(message, hint="give (x, y)")
     check_split_metrics(workload.split_metrics(output.cpu(), batch[1].cpu()), (), workload)
 
 

@@ -28,9 +28,7 @@ from torch import Tensor, nn
 
 from workloads.base import Batch, Workload
 
-PACKAGED = {
-    "quadratic": ("Quadratic", "the noisy quadratic model, with an exact answer"),
-}
+PACKAGED = {"quadratic": ("Quadratic", "the noisy quadratic model, with an exact answer")}
 """Name -> class and what it is (``workloads.registry``)."""
 PLACE = 20
 

@@ -27,6 +27,7 @@ from experiments.techniques import Techniques
 from experiments.techniques import load as load_techniques
 from experiments.training.splits import Order, Split, load_splits
 from workloads import Batch, Workload
+from workloads.checks import check_model
 from workloads.ghost import GHOST_BATCH, convert_batch_norm, has_batch_norm
 
 _STUDIES = 8
@@ -146,7 +147,8 @@ class StudyContext:
         """The trial's freshly initialized model, from its own stream."""
         with torch.random.fork_rng(devices=[]):
             seed_torch(derive(trial.seed, "init"), self.device)
-            model = self.techniques_of(trial).model(self.workload_of(trial).model())
+            workload = self.workload_of(trial)
+            model = self.techniques_of(trial).model(check_model(workload.model(), workload))
         if has_batch_norm(model):
             ghost = self.ghost_batch or GHOST_BATCH
             for size in self.study.batches.sizes:

@@ -192,12 +192,13 @@ def test_data_that_the_model_cannot_take_are_named() -> None:
     [
         (torch.nn.Linear, "returned the class Linear", "return Linear(…)"),
         (None, "returned a NoneType", "return a torch.nn.Module"),
+        (torch.nn.Linear(2, 2, dtype=torch.cfloat), "weight of .* is complex", "view_as_real"),
     ],
 )
 def test_a_model_that_is_none_is_named(model: Any, message: str, hint: str) -> None:
     with pytest.raises(WorkloadError, match=message) as caught:
         check_model(model, WORKLOAD)
-    assert caught.value.hint == hint
+    assert hint in str(caught.value.hint)
     whole = torch.nn.Linear(2, 2)
     assert check_model(whole, WORKLOAD) is whole
 

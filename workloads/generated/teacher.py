@@ -31,10 +31,7 @@ from workloads.generated.split import GeneratedSplit
 from workloads.layout_plan import LayoutPlan
 
 PACKAGED = {
-    "teacher": (
-        "Teacher",
-        "MLP that learns a random teacher from endless data; optimum known",
-    ),
+    "teacher": ("Teacher", "MLP that learns a random teacher from endless data; optimum known")
 }
 """Name -> class and what it is (``workloads.registry``)."""
 PLACE = 21

@@ -16,9 +16,7 @@ from torch.nn import functional as F
 from workloads.layout_plan import LayoutPlan
 from workloads.text.language_model import LanguageModel
 
-PACKAGED = {
-    "lm-lstm": ("LMLSTM", "LSTM of two layers, a language model on any text"),
-}
+PACKAGED = {"lm-lstm": ("LMLSTM", "LSTM of two layers, a language model on any text")}
 """Name -> class and what it is (``workloads.registry``)."""
 PLACE = 32
 
