@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from experiments import techniques
 from experiments.optimizers.groups import whole_name
 from experiments.plan import WorkloadRef
 from tests.experiments.transfer_cases import KINDS, file_weights, of_folder, twins
@@ -41,6 +42,16 @@ def test_a_frozen_layer_does_not_move_bit_for_bit(kind: str, optimizer: str) -> 
             assert torch.equal(before[row][name], after[name])
             assert row or torch.equal(before[row][name], measured[name])
         assert not torch.equal(before[row]["2.weight"], after["2.weight"])
+
+
+def test_a_tied_parameter_has_all_its_names() -> None:
+    lora, one = {"rank": 1, "layers": "2", "trained": "1.*"}, {"parameters": "*", "trained": "1.*"}
+    for described, moving in ({"freeze": "1.*"}, 3), ({"freeze": one}, 2), ({"lora": lora}, 4):
+        tied = nn.Sequential(*(nn.Linear(3, 3) for _ in range(3)))
+        tied[1].weight = tied[0].weight
+        (part,) = techniques.load(described, None)
+        trained = [p.requires_grad for p in part.model(tied).parameters()]
+        assert (trained[0], sum(trained)) == (described != {"freeze": "1.*"}, moving)
 
 
 @pytest.mark.slow

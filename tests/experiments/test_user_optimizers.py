@@ -224,24 +224,24 @@ def test_the_documentations_adamw_is_torchs() -> None:
     scope: dict[str, Any] = {}
     (block,) = [b for b in blocks("docs/optimizers.md") if b.title == "muon.py"]
     exec(block.text, scope)
+
+    def both_step(times: int) -> None:
+        for step in range(times):
+            for p in (first, second):
+                p.grad = torch.sin(p.detach() * (step + 1))
+            ours.step()
+            theirs.step()
+
     first, second = (torch.nn.Parameter(torch.linspace(-1, 1, 9)) for _ in range(2))
     ours = scope["MuonAdamW"]([("bias", first)], adamw_lr=0.1)
     theirs: torch.optim.Optimizer = torch.optim.AdamW([second], lr=0.1, betas=(0.9, 0.95))
-    for step in range(20):
-        for p in (first, second):
-            p.grad = torch.sin(p.detach() * (step + 1))
-        ours.step()
-        theirs.step()
+    both_step(20)
     assert torch.allclose(first, second, atol=1e-6)
     first, second = (torch.nn.Parameter(torch.randn(6, 4).cumsum(0)) for _ in range(2))
     second.data.copy_(first.data)
     ours = scope["MuonAdamW"]([("weight", first)], lr=0.1)
     theirs = torch.optim.Muon([second], lr=0.1, momentum=0.95, weight_decay=0.0)
-    for step in range(5):
-        for p in (first, second):
-            p.grad = torch.sin(p.detach() * (step + 1))
-        ours.step()
-        theirs.step()
+    both_step(5)
     assert torch.allclose(first, second, atol=0.05)  # torch's orthogonalizes in bfloat16
     embedding = torch.nn.Parameter(torch.randn(6, 4))
     made = scope["MuonAdamW"]([("embedding.weight", embedding), ("weight", first)])

@@ -30,9 +30,12 @@ class Freeze(Technique):
         return {"parameters": written(self.parameters), "trained": written(self.trained)}
 
     def model(self, model: nn.Module) -> nn.Module:
-        parameters = dict(model.named_parameters())
-        owner = f"technique {self.label}"
-        frozen = matching(self.parameters, parameters, owner, "parameter")
-        for name in frozen - matching(self.trained, parameters, owner, "parameter"):
-            parameters[name].requires_grad_(False)
+        # One that is tied has several names.
+        parameters = dict(model.named_parameters(remove_duplicate=False))
+        frozen, trained = (
+            {parameters[n] for n in matching(p, parameters, f"technique {self.label}", "parameter")}
+            for p in (self.parameters, self.trained)
+        )
+        for parameter in frozen - trained:
+            parameter.requires_grad_(False)
         return model

@@ -60,13 +60,13 @@ class Lora(Technique):
 
     def model(self, model: nn.Module) -> nn.Module:
         owner = f"technique {self.label}"
-        parameters = dict(model.named_parameters())
-        trained = matching(self.trained, parameters, owner, "parameter")
-        for name, parameter in parameters.items():
-            parameter.requires_grad_(name in trained)
+        parameters = dict(model.named_parameters(remove_duplicate=False))
+        trained = {parameters[n] for n in matching(self.trained, parameters, owner, "parameter")}
+        for parameter in parameters.values():
+            parameter.requires_grad_(parameter in trained)
         linear = {n: m for n, m in model.named_modules() if isinstance(m, nn.Linear)}
         chosen = matching(self.layers, linear, owner, "linear layer")
-        adapted = [n for n in linear if n in chosen and f"{n}.weight" not in trained]
+        adapted = [n for n in linear if n in chosen and linear[n].weight not in trained]
         if not adapted:
             raise ExperimentError(
                 f"{owner}: the model has no linear layer that is not trained as it is",
