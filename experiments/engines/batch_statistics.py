@@ -40,10 +40,7 @@ def takes_statistics(
 
 
 def take_statistics(
-    model: nn.Module,
-    context: StudyContext,
-    micro_batch: int,
-    forward: Callable[[Batch], object],
+    model: nn.Module, context: StudyContext, micro_batch: int, forward: Callable[[Batch], object]
 ) -> None:
     """Take them anew (Izmailov et al. 2018, section 3.2), of the same training examples in each
     layout: neither those of the trained weights nor an average of them are right."""

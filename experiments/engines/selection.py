@@ -198,6 +198,12 @@ def _refusal(context: StudyContext, trials: Sequence[Trial]) -> str | None:
     unsupported = RandomDraws.of(context, model).unsupported
     if unsupported is not None:
         return f"its forward pass draws random numbers that do not follow examples ({unsupported})"
+    before = _remembered(model)  # after a pass, which may fill caches
+    RandomDraws.of(context, model)
+    for name, value in _remembered(model).items():
+        was = before.get(name)
+        if value is not was and (torch.is_tensor(value) or value != was):
+            return f"a forward pass changes {name} of its model"
     if reason := optimizer_refusal(context, trials):
         return f"optimizer {context.optimizer.name}: {reason}"
     # Ranks are tried each by itself: what one process remembers, another may have to try.
@@ -217,6 +223,17 @@ def _refusal(context: StudyContext, trials: Sequence[Trial]) -> str | None:
     except Exception as error:
         return f"torch.func: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
     return None
+
+
+def _remembered(model: nn.Module) -> dict[str, Any]:
+    """The buffers of a model, and attributes of its modules that are numbers."""
+    kept = dict[str, Any](model.named_buffers())
+    for name, module in model.named_modules():
+        of_module = vars(module).items()
+        kept |= {
+            f"{name}.{key}".strip("."): x for key, x in of_module if isinstance(x, int | float)
+        }
+    return kept
 
 
 def optimizer_refusal(context: StudyContext, trials: Sequence[Trial]) -> str | None:

@@ -246,11 +246,7 @@ class SingleModel(Models):
     # Evaluations and states.
 
     def evaluate(
-        self,
-        split: str,
-        chunk: int,
-        parts: Parts | None = None,
-        tests: Sequence[MissTest] = (),
+        self, split: str, chunk: int, parts: Parts | None = None, tests: Sequence[MissTest] = ()
     ) -> dict[str, float]:
         """The metrics on a split, at most ``chunk`` examples at a time (``Engine.evaluate``)."""
         context, data = self.context, self.context.splits[split]

@@ -28,7 +28,7 @@ from experiments.optimizers.stacked_update import ALIGNMENT, ParameterSlice
 from experiments.training.study_context import StudyContext
 from workloads import Batch
 
-_Trace = tuple[Callable[..., Any], dict[str, int | None]]
+_Trace = tuple[Callable[..., Any], dict[str, float | None]]
 """A traced function, and the counts of the metrics it returns (``None``: one value an example;
 ``_EACH``: a sum and a count of each example)."""
 _EACH = -1
@@ -195,7 +195,7 @@ class StackedStep:
         self.context, self.stack, self.draws, self.micro = context, stack, draws, micro
         self.loss, self.measured = _Loss(context, base), _Metrics(context, base)
         self.base = base
-        self._counts: dict[str, int | None] = {}
+        self._counts: dict[str, float | None] = {}
         self._owner = object()
         self._weighted = context.techniques.define("select")
         """Whether the examples have weights in the loss."""
@@ -343,7 +343,7 @@ class StackedStep:
                 pair = value if isinstance(value, tuple) else (value, None)
                 each = torch.is_tensor(pair[1]) and pair[1].dim() > 0
                 plain.append(torch.stack([x.to(_wide(x)) for x in pair]) if each else pair[0])
-                self._counts[name] = _EACH if each else None if pair[1] is None else int(pair[1])
+                self._counts[name] = _EACH if each else None if pair[1] is None else float(pair[1])
             return [torch.as_tensor(v) for v in plain]
 
         self.base.eval()

@@ -31,11 +31,7 @@ class Shampoo(LibraryOptimizer):
     library_class = "Shampoo"
     stacks = False
     amplifies_rounding = True
-    defaults: Mapping[str, Value] = {
-        "learning_rate": 1e-3,
-        "weight_decay": 0.0,
-        "matrix_eps": 1e-6,
-    }
+    defaults: Mapping[str, Value] = {"learning_rate": 1e-3, "weight_decay": 0.0, "matrix_eps": 1e-6}
     space: Mapping[str, Any] = {"learning_rate": {"log": [1e-3, 10]}}
 
 

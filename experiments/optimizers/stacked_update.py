@@ -85,10 +85,7 @@ class StackedUpdate(abc.ABC):
     """
 
     def __init__(
-        self,
-        values: Mapping[str, Tensor],
-        like: Tensor,
-        parameters: Sequence[ParameterSlice] = (),
+        self, values: Mapping[str, Tensor], like: Tensor, parameters: Sequence[ParameterSlice] = ()
     ) -> None:
         """
         Args:

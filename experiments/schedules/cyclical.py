@@ -17,11 +17,7 @@ class Cyclical(Schedule):
     """
 
     name = "cyclical"
-    space: ClassVar[Space] = {
-        "cycle": {"log": [0.05, 0.5]},
-        "base_factor": 0.1,
-        "gamma": 1.0,
-    }
+    space: ClassVar[Space] = {"cycle": {"log": [0.05, 0.5]}, "base_factor": 0.1, "gamma": 1.0}
     ranges: ClassVar[Ranges] = {"base_factor": (0, 1), "gamma": (0, 1)}
 
     def shape(

@@ -21,11 +21,7 @@ class CosineWarmRestarts(Schedule):
     """
 
     name = "sgdr"
-    space: ClassVar[Space] = {
-        "cycle": {"log": [0.05, 1]},
-        "cycle_growth": 2,
-        "end_factor": 0.0,
-    }
+    space: ClassVar[Space] = {"cycle": {"log": [0.05, 1]}, "cycle_growth": 2, "end_factor": 0.0}
     ranges: ClassVar[Ranges] = {
         "cycle_growth": Domain(low=1, high=_MOST_GROWTH, closed=True, whole=True),
         "end_factor": Domain(low=0),

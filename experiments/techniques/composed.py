@@ -206,12 +206,7 @@ class Techniques:
         return {name: part.start(weights) for name, part in self.parts.items()}
 
     def changed(
-        self,
-        hook: str,
-        values: Tensors,
-        *others: Tensors,
-        state: State,
-        steps: Mapping[str, Step],
+        self, hook: str, values: Tensors, *others: Tensors, state: State, steps: Mapping[str, Step]
     ) -> Tensors:
         """``values`` as ``before_step``, ``perturbed``, ``gradient`` or ``after_step`` of all
         techniques leave them; sets entries of ``state``. ``others``: what the hook gets besides."""

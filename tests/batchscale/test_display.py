@@ -55,28 +55,28 @@ FAILURE = messages.Failure(message="ValueError: no", hint=None, traceback="", cl
 FAILED = messages.Over(pack="p", study="8", end="failed", failure=FAILURE)
 
 
-def test_counts_feasible_trials_only_towards_what_is_wanted() -> None:
-    tally = Tally(clock=Clock())
-    tally.take(planned("8"))
-    for event in (ended("8"), ended("8", "diverged", "INFEASIBLE"), ended("8", "budget")):
+def begun(*events: messages.Event) -> tuple[Clock, Tally]:
+    clock = Clock()
+    tally = Tally(clock=clock)
+    for event in events:
         tally.take(event)
+    return clock, tally
+
+
+def test_counts_feasible_trials_only_towards_what_is_wanted() -> None:
+    endings = ended("8"), ended("8", "diverged", "INFEASIBLE"), ended("8", "budget")
+    _, tally = begun(planned("8"), *endings)
     assert (tally.feasible, tally.wanted, tally.finished) == (2, 4, 3)
     assert dict(tally.stops)["diverged"] == 1
 
 
 def test_repeats_are_counted_beside_what_is_wanted() -> None:
-    tally = Tally(clock=Clock())
-    for study in ("8", "64"):
-        tally.take(planned(study))
-    for _ in range(6):
-        tally.take(ended("8"))
+    _, tally = begun(planned("8"), planned("64"), *[ended("8")] * 6)
     assert (tally.feasible, tally.counted) == (4, "4 of 8 trials and 2 more")
 
 
 def test_what_earlier_runs_did_counts_but_not_in_the_rate() -> None:
-    clock = Clock()
-    tally = Tally(clock=clock)
-    tally.take(planned("8", done=3, reached=1, infeasible=1, dominated=1))
+    clock, tally = begun(planned("8", done=3, reached=1, infeasible=1, dominated=1))
     clock.now += 10
     tally.take(ended("8"))
     assert tally.feasible == 3
@@ -89,11 +89,8 @@ def progress(pack: str, study: str, steps: int) -> messages.Progress:
 
 
 def test_steps_and_examples_a_second_from_the_first_step_of_all_packs() -> None:
-    clock = Clock()
-    tally = Tally(clock=clock)
-    for study, size in (("8", 8), ("64", 64)):
-        tally.take(planned(study, batch_size=size))
-        tally.take(started(f"p{study}", study))
+    sizes = [planned("8", batch_size=8), planned("64", batch_size=64)]
+    clock, tally = begun(*sizes, started("p8", "8"), started("p64", "64"))
     assert tally.speed() == []
     clock.now += 2
     tally.take(progress("p8", "8", 30))
@@ -105,10 +102,7 @@ def test_steps_and_examples_a_second_from_the_first_step_of_all_packs() -> None:
 
 
 def test_steps_that_are_heard_of_at_once_say_nothing_of_the_speed() -> None:
-    clock = Clock()
-    tally = Tally(clock=clock)
-    tally.take(planned("8", batch_size=8))
-    tally.take(started("p", "8"))
+    clock, tally = begun(planned("8", batch_size=8), started("p", "8"))
     clock.now += 0.001
     tally.take(progress("p", "8", 1000))
     assert tally.speed() == []
@@ -117,10 +111,7 @@ def test_steps_that_are_heard_of_at_once_say_nothing_of_the_speed() -> None:
 
 
 def test_what_is_trained_a_second_is_that_of_the_last_while() -> None:
-    clock = Clock()
-    tally = Tally(clock=clock)
-    tally.take(planned("8", batch_size=8))
-    tally.take(started("p", "8"))
+    clock, tally = begun(planned("8", batch_size=8), started("p", "8"))
     for second in range(1, 101):
         clock.now += 1
         tally.take(progress("p", "8", 10 * min(second, 50) + 1000 * max(0, second - 50)))
@@ -128,9 +119,7 @@ def test_what_is_trained_a_second_is_that_of_the_last_while() -> None:
 
 
 def test_a_pack_that_goes_on_counts_from_where_its_worker_took_it_up() -> None:
-    clock = Clock()
-    tally = Tally(clock=clock)
-    tally.take(planned("8", batch_size=8))
+    clock, tally = begun(planned("8", batch_size=8))
     for _ in range(2):
         tally.take(started("p", "8"))
         clock.now += 1
@@ -140,10 +129,8 @@ def test_a_pack_that_goes_on_counts_from_where_its_worker_took_it_up() -> None:
 
 
 def test_units_are_the_workloads_and_tokens_count_where_there_are_some() -> None:
-    clock = Clock()
-    tally = Tally(clock=clock)
-    tally.take(planned("8", batch_size=8, example_unit="sequence", tokens_per_example=64))
-    tally.take(started("p", "8"))
+    text = planned("8", batch_size=8, example_unit="sequence", tokens_per_example=64)
+    clock, tally = begun(text, started("p", "8"))
     clock.now += 4
     tally.take(progress("p", "8", 400))
     assert tally.speed() == ["100 steps/s", "800 sequences/s", "51,200 tokens/s"]

@@ -30,12 +30,12 @@ from tests.problems import TinyData
 from workloads import Classification
 
 class Counted(Classification):
-    target = "validation_recall > 0.5"
+    target = "validation_recall > 1.0"
     def data(self): return TinyData.splits(examples=101)
     def model(self): return TinyData.model()
     def metrics(self, output, batch):
         right = output.argmax(-1) == batch[1]
-        return {**super().metrics(output, batch), "recall": (right.sum(), len(batch[1]))}
+        return {**super().metrics(output, batch), "recall": (right.sum(), 0.5 * len(batch[1]))}
 """
 
 

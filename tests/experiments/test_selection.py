@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
+import torch
 from torch import nn
 
 from batchscale.names import listed
 from experiments.engines import selection
-from experiments.engines.selection import LIMITS, Arithmetic, choose, preferred
+from experiments.engines.selection import LIMITS, Arithmetic, choose, preferred, stacking_refusal
 from experiments.plan import Pack, WorkloadRef
 from experiments.training.pack_training import Training
 from experiments.training.study_context import StudyContext
 from tests.problems import study, trials
+from workloads.digits import DigitsSoftmax
 
 
 def _choice(**changes) -> str:
@@ -82,6 +85,18 @@ def test_language_models_are_stacked_up_to_larger_batches(
         workload=workload, optimizer=optimizer, batch_size=batch_size, target=target, trials=16
     )
     assert choose(StudyContext.load(of), trials(of, 1)) == kind
+
+
+@pytest.mark.parametrize("name", ["calls", "mean"])
+def test_what_remembers_its_calls_is_not_stacked(name: str, monkeypatch: Any) -> None:
+    made = nn.Sequential(nn.Linear(64, 10))
+    made.register_buffer("mean", torch.zeros(()))
+    vars(made)["calls"] = 0
+    made.register_forward_hook(lambda *_: setattr(made, name, getattr(made, name) + 1))
+    monkeypatch.setattr(DigitsSoftmax, "model", lambda _: made)
+    monkeypatch.setattr(selection, "_refusals", {})
+    reason = stacking_refusal(StudyContext.load(study()), trials(study(), 2))
+    assert reason == f"a forward pass changes {name} of its model"
 
 
 @pytest.mark.parametrize("name", ["shampoo", "soap"])
