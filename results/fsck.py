@@ -135,9 +135,8 @@ def _table(location: Location, table: str, files: Sequence[File], read: _Read) -
             do=f"{_COMPACT} deletes what has been replaced for ten minutes",
         )
     kept = [rows for name, rows in parts.items() if name not in gone]
-    every = (
-        pd.concat(kept, ignore_index=True) if kept else _keys(table, SCHEMAS[table].empty_table())
-    )
+    empty = _keys(table, SCHEMAS[table].empty_table())
+    every = pd.concat(kept, ignore_index=True) if kept else empty
     if table == "measurements":
         read.measured = every.assign(file=every.get("file", ""))
     else:

@@ -122,15 +122,9 @@ def _interval(
         root = math.sqrt(max(b**2 - a * c, 0.0))
         return (b - root) / a, (b + root) / a, notes
     if a > 0:
-        return (
-            None,
-            None,
-            [
-                *notes,
-                "|G|² is below zero beyond chance: examples are not independent, or the gradient "
-                "was zeroed or clipped before its step was measured",
-            ],
-        )
+        why = "examples are not independent, or the gradient was zeroed or clipped before its step"
+        notes.append(f"|G|² is below zero beyond chance: {why} was measured")
+        return None, None, notes
     notes.append("|G|² may be zero as far as these steps say: the noise scale has no upper bound")
     if c <= 0 or a == 0:
         return None, None, notes

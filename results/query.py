@@ -9,7 +9,7 @@ limited (``session``).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -87,7 +87,7 @@ def _distinct(names: Sequence[str]) -> list[str]:
 def _run(
     results: Tables,
     sql: str,
-    names: Iterable[str],
+    names: Collection[str],
     made: Mapping[str, pa.Table] = MappingProxyType({}),
     views: Iterable[str] = (),
 ) -> pa.Table:
@@ -101,21 +101,17 @@ def _run(
     columns: set[str] = set()
     try:
         with session(results.root) as opened:
-            for name, table in made.items():
+            tables = {name: results.table(name) for name in names if name != "measurements"}
+            for name, table in {**made, **tables}.items():
                 opened.register(name, ds.dataset(table))
                 columns |= set(table.column_names)
-            for name in names:
-                if name == "measurements":
-                    files, runs = results.measured()
-                    live = {"trial": results.trial_rows["trial"], "run": runs}
-                    opened.register("measurement_files", files)
-                    opened.register("live_trials", ds.dataset(pa.table(live)))
-                    opened.execute(_LIVE)
-                    columns |= set(SCHEMAS[name].names)
-                else:
-                    table = results.table(name)
-                    opened.register(name, ds.dataset(table))
-                    columns |= set(table.column_names)
+            if "measurements" in names:
+                files, runs = results.measured()
+                live = {"trial": results.trial_rows["trial"], "run": runs}
+                opened.register("measurement_files", files)
+                opened.register("live_trials", ds.dataset(pa.table(live)))
+                opened.execute(_LIVE)
+                columns |= set(SCHEMAS["measurements"].names)
             opened.execute("SET TimeZone = 'UTC'")
             opened.execute("SET enable_external_access = false")
             opened.execute("SET lock_configuration = true")

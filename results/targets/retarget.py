@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,7 @@ import pyarrow.compute as pc
 
 from results.counts import agreeing, count
 from results.errors import ResultsError, nearest
+from results.searches import belongs, current
 from results.storage.tables import Tables
 from results.targets.evaluations import Evaluations
 from results.targets.target import Target
@@ -132,27 +134,47 @@ def at_goals(results: Tables) -> pa.Table:
 
 
 def at_other_targets(results: Tables) -> list[pa.Table]:
-    """Trial rows at the other targets that trials of their experiment were trained to.
+    """Trial rows at the other targets that trials of their experiment were trained to, or at which
+    other experiments have their studies.
 
     Where a part of an experiment was trained to another target, its trials have their steps to the
     target of the rest as well: those trained to a harder one always have, those trained to another
-    metric where no trial of their study was stopped before it. Experiments of one target, and
-    others' data, have none.
+    metric where no trial of their study was stopped before it. So have those that an experiment
+    shares with another one, which trained them last. Experiments of one target, and others' data,
+    have none.
     """
     rows = results.trial_rows
-    trials = rows.select(["experiment", "study", "source", *_TARGET]).to_pandas()
+    names = ["experiment", "study", "source", "search_id", "search_seed", "other_searches"]
+    trials = rows.select([*names, *_TARGET]).to_pandas()
     swept = trials["source"].isna() & trials["target_metric"].notna()
     named = trials.loc[swept, ["experiment", *_TARGET]].drop_duplicates()
-    parts: list[pa.Table] = []
-    for experiment, metric, value, lower in named[
-        named.duplicated("experiment", keep=False)
-    ].itertuples(index=False):
+    several = named[named.duplicated("experiment", keep=False)]
+    wanted: dict[Target, Any] = {}
+    for experiment, metric, value, lower in several.itertuples(index=False):
         target = Target(metric=metric, value=value, lower_is_better=bool(lower))
-        of_metric = trials["target_metric"].eq(metric)
-        harder = ~of_metric | target.hits(trials["target_value"])
-        others = swept & trials["experiment"].eq(experiment) & harder
-        parts += _known(results.with_trials(rows.filter(pa.array(others))), target)
+        wanted[target] = wanted.get(target, False) | trials["experiment"].eq(experiment)
+    for study in _shared(results, trials[swept]).itertuples():
+        target = Target.parse(json.loads(str(study.targets))[-1])
+        theirs = trials["study"].eq(study.study) & trials["experiment"].ne(study.experiment)
+        drawn = belongs(trials, study.search_id, study.search_seed)
+        wanted[target] = wanted.get(target, False) | theirs & drawn
+    parts: list[pa.Table] = []
+    for target, mask in wanted.items():
+        harder = trials["target_metric"].ne(target.metric) | target.hits(trials["target_value"])
+        others = rows.filter(pa.array(swept & harder & mask))
+        parts += _known(results.with_trials(others), target)
     return parts
+
+
+def _shared(results: Tables, trials: pd.DataFrame) -> pd.DataFrame:
+    """The studies of each experiment that have trials of other experiments."""
+    studies = results.table("studies").to_pandas()
+    studies = studies[current(studies) & studies["targets"].fillna("[]").ne("[]")]
+    if results.experiments is not None:
+        studies = studies[studies["experiment"].isin(results.experiments)]
+    trained = trials[["study", "experiment"]].drop_duplicates().rename(columns={"experiment": "by"})
+    pairs = studies.merge(trained, on="study")
+    return pairs[pairs["experiment"].ne(pairs["by"])].drop_duplicates(["experiment", "study"])
 
 
 def _known(results: Tables, target: Target) -> list[pa.Table]:

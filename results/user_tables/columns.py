@@ -88,13 +88,12 @@ def _with_axis(table: TableFile, name: str, aliases: Sequence[str]) -> TableFile
     if not named:
         return table
     chosen, *others = named
-    if name not in ("run", "run_state"):
-        for other in others:
-            if names.differ(table, chosen, other):
-                raise ResultsError(
-                    f"{table.path}: {chosen} and {other} differ, and either may be {name}",
-                    hint=f"say which: batchscale import PATH --map {name}={chosen}",
-                )
+    other = next((each for each in others if names.differ(table, chosen, each)), None)
+    if other is not None and name not in ("run", "run_state"):
+        raise ResultsError(
+            f"{table.path}: {chosen} and {other} differ, and either may be {name}",
+            hint=f"say which: batchscale import PATH --map {name}={chosen}",
+        )
     if names.plain(chosen) == _COUNTED_FROM_0:
         cells = computed(table, name, f"{chosen}+1")
         table = table.with_columns({name: cells}, drop=(chosen,))

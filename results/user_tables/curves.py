@@ -241,11 +241,8 @@ def _relative_errors(file: TableFile) -> list[float | None]:
     errors = file.numbers("relative_error", least=0, empty=True)
     for at, error in enumerate(errors):
         if error is not None and error >= 1:
-            raise file.fail(
-                at,
-                f"relative_error is {error:g}, but it must be below 1",
-                "a share of the steps: 3 % is 0.03",
-            )
+            why = f"relative_error is {error:g}, but it must be below 1"
+            raise file.fail(at, why, "a share of the steps: 3 % is 0.03")
     return errors
 
 

@@ -111,9 +111,8 @@ def is_of_optuna(table: TableFile) -> bool:
 
 def is_config(name: str, table: TableFile) -> bool:
     """Whether a column is a run's configuration by its name."""
-    return name.startswith(_CONFIG) or (
-        is_of_optuna(table) and name.startswith(_PREFIXES_OF_OPTUNA)
-    )
+    of_optuna = is_of_optuna(table) and name.startswith(_PREFIXES_OF_OPTUNA)
+    return of_optuna or name.startswith(_CONFIG)
 
 
 def short(name: str, table: TableFile) -> str:

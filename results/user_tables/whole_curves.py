@@ -39,11 +39,8 @@ def whole_curves(file: TableFile, rows: pd.DataFrame) -> Memory:
     """
     for at, cell in enumerate(file.columns.get(_PARTIAL, ())):
         if cell is not None:
-            raise file.fail(
-                at,
-                "a mean over a part of a split, where a table has values of the whole one",
-                f"leave such rows out: WHERE {_PARTIAL} IS NULL",
-            )
+            why = "a mean over a part of a split, where a table has values of the whole one"
+            raise file.fail(at, why, f"leave such rows out: WHERE {_PARTIAL} IS NULL")
     given = [str(name) for name in rows if name not in {"batch_size", "step"}]
     if file.has("run"):
         rows["run"] = [str(cell) for cell in file.columns["run"]]
@@ -180,8 +177,5 @@ def _refuse_double(file: TableFile, rows: pd.DataFrame, run: pd.Series, metrics:
     if double.any():
         at = rows.index[[*double].index(True)]
         step, size = int(rows["step"][at]), int(rows["batch_size"][at])
-        raise file.fail(
-            at,
-            f"step {step} occurs twice in one run at batch size {size}",
-            "distinguish the runs of a batch size by a column `run`",
-        )
+        why = f"step {step} occurs twice in one run at batch size {size}"
+        raise file.fail(at, why, "distinguish the runs of a batch size by a column `run`")

@@ -169,7 +169,8 @@ class FakeTraining:
             ]
             if seconds := float(os.environ.get("FAKE_SECONDS", "0")):
                 time.sleep(seconds)
-            while not _open() and not should_stop():
+            gate = os.environ.get("FAKE_GATE")
+            while gate is not None and not os.path.exists(gate) and not should_stop():
                 time.sleep(0.02)
             if should_stop():
                 return
@@ -239,11 +240,6 @@ def _read(data: bytes) -> Any:
         return json.loads(data)
     except ValueError as error:
         raise MalformedError("a fake did not write it") from error
-
-
-def _open() -> bool:
-    gate = os.environ.get("FAKE_GATE")
-    return gate is None or os.path.exists(gate)
 
 
 class Pair:

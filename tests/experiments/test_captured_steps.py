@@ -159,10 +159,6 @@ def test_tf32_is_that_of_training_and_evaluation(
     assert not torch.backends.cuda.matmul.allow_tf32
 
 
-def _captured(step: Any) -> Program:
-    return Program(lambda inputs: step(), CPU, "a step", state=[], settings=[], steps=1)  # noqa: ARG005
-
-
 @pytest.mark.parametrize(
     ("work", "reason"),
     [
@@ -210,7 +206,7 @@ def test_after_a_recording_that_fails_there_are_no_others(monkeypatch: pytest.Mo
     with pytest.warns(UserWarning, match="^this model is trained without .*: the first error$"):
         assert not program.advance([mine], [], inputs)
     assert mine == 5
-    later = _captured(lambda: None)
+    later = Program(lambda _: None, CPU, "a step", state=[], settings=[], steps=1)
     assert not later.run(9)
     assert (later.refusal, later.taken) == ("an earlier recording failed", 0)
 

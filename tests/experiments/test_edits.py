@@ -99,6 +99,17 @@ def test_another_target_of_one_batch_size_leaves_the_table_of_the_others(tmp_pat
     assert again.to_frame().equals(before.to_frame())
 
 
+def test_a_harder_target_of_another_experiment_leaves_the_table(tmp_path: Path) -> None:
+    """It had one batch size less, which the same sweep did not train again."""
+    run(tmp_path, part())
+    (before,) = lines(tmp_path)
+    run(tmp_path, part(name="harder", target=HARDER, batch_size="64"))
+    harder, same = sorted(lines(tmp_path), key=lambda curve: str(curve.target))
+    assert same.to_frame().equals(before.to_frame())
+    assert (str(harder.target), harder.batch_sizes) == (HARDER, [64])
+    assert run(tmp_path, part()).trained == 0
+
+
 def test_an_easier_target_of_one_batch_size_takes_nothing_from_the_others(tmp_path: Path) -> None:
     run(tmp_path, part())
     (before,) = lines(tmp_path)

@@ -12,7 +12,7 @@ import os
 import random
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -223,7 +223,8 @@ def outcomes(arguments: Sequence[str], folder: Path) -> Iterator[Outcome]:
             yield from _corpus(name, folder / "odd.csv", text.encode("utf-8", "surrogatepass"))
         for name, columns in PARQUET_FILES.items():
             stream = io.BytesIO()
-            pq.write_table(_table(columns), stream)
+            names = [name.rstrip("*") for name in columns]  # a star: one name twice
+            pq.write_table(pa.table([*map(pa.array, columns.values())], names=names), stream)
             yield from _corpus(name, folder / "odd.parquet", stream.getvalue())
         return
     for number in range(int(arguments[1]), int(arguments[2])):
@@ -232,11 +233,6 @@ def outcomes(arguments: Sequence[str], folder: Path) -> Iterator[Outcome]:
         file = folder / f"odd é.{suffix}"
         file.write_bytes(make(draw))
         yield from use(file, number, folder)
-
-
-def _table(columns: Mapping[str, Sequence[Any]]) -> pa.Table:
-    names = [name.rstrip("*") for name in columns]  # a star tells a second one from the first
-    return pa.table([pa.array(cells) for cells in columns.values()], names=names)
 
 
 def _corpus(name: str, file: Path, data: bytes) -> Iterator[Outcome]:

@@ -63,11 +63,7 @@ def test_lightning_refuses_one_metric_twice_at_a_step(tmp_path: Path) -> None:
     path = tmp_path / "metrics.csv"
     path.write_text("batch_size,epoch,step,val_loss\n8,0,9,2\n8,0,9,1\n")
     with pytest.raises(ResultsError, match="line 3: step 10 occurs twice in one run"):
-        read_and_open(path)
-
-
-def read_and_open(path: Path) -> results.Results:
-    return results.open(path)
+        results.open(path)
 
 
 def test_ray(tmp_path: Path) -> None:
