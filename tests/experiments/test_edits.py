@@ -100,7 +100,6 @@ def test_another_target_of_one_batch_size_leaves_the_table_of_the_others(tmp_pat
 
 
 def test_a_harder_target_of_another_experiment_leaves_the_table(tmp_path: Path) -> None:
-    """It had one batch size less, which the same sweep did not train again."""
     run(tmp_path, part())
     (before,) = lines(tmp_path)
     run(tmp_path, part(name="harder", target=HARDER, batch_size="64"))

@@ -275,3 +275,6 @@ def test_a_teacher_of_a_users_file(trained: Path) -> None:
     (trained / "mine.py").write_text(USER + "\n")
     (edited,) = load(trained / "my.yaml").studies()
     assert edited.id != study.id
+    (trained / "mine.py").write_text(USER + "    def forward(self, m, b): return m(b[0])[:, :1]\n")
+    with pytest.raises(ExperimentError, match="not one number a class"):
+        load(trained / "my.yaml").studies()

@@ -115,7 +115,7 @@ class Distill(Technique):
                     f"({str(error).splitlines()[0]})",
                     hint="a teacher that was trained on such examples",
                 ) from error
-            if not isinstance(values, Tensor) or values.dim() < 2:
+            if not isinstance(values, Tensor) or values.dim() < 2 or values.shape[-1] < 2:
                 raise ExperimentError(
                     f"{owner}: the output of workload {workload.name} is not one number a class",
                     hint="a teacher that classifies",
