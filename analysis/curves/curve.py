@@ -222,6 +222,13 @@ def prepared(
     return replace(wide, frame=trials), notes
 
 
+def names_of(curves: Sequence[Curve]) -> list[str]:
+    """What distinguishes them besides their targets, and these where two would have one name."""
+    groups = [curve.group for curve in curves]
+    texts = labels(groups)
+    return texts if len({*texts}) == len(texts) else labels(groups, [str(c.target) for c in curves])
+
+
 def _with_coarse(
     made: list[Curve], thinned: Wide, groups: Grouping, estimator: str | None
 ) -> list[Curve]:

@@ -213,18 +213,14 @@ def _read_at(trials: pd.DataFrame, under: Sequence[Limit]) -> Numbers:
     parts = []
     for limit in under:
         if limit.unit not in (EXAMPLES, TOKENS):
-            raise ResultsError(
-                f"{limit}: budgets at which final losses are read are in examples or tokens",
-                hint='for example: --under "1e6 examples"',
-            )
+            message = f"{limit}: budgets at which final losses are read are in examples or tokens"
+            raise ResultsError(message, hint='for example: --under "1e6 examples"')
         per = np.ones(len(trials))
         if limit.unit == TOKENS:
             per = tokens_of(trials).to_numpy(dtype=float, na_value=np.nan)
             if np.isnan(per).any():
-                raise ResultsError(
-                    f"{limit}: some of these runs are recorded without tokens_per_example",
-                    hint='give it in examples: --under "1e6 examples"',
-                )
+                message = f"{limit}: some of these runs are recorded without tokens_per_example"
+                raise ResultsError(message, hint='give it in examples: --under "1e6 examples"')
         parts.append(float(limit.amount) / (size * per))
     return np.concatenate(parts)
 

@@ -138,10 +138,8 @@ def widen(trials: pd.DataFrame, *, apart: Sequence[str] = ()) -> Wide:
     equal values of the columns ``apart``, is taken once."""
     trials = trials.reset_index(drop=True)
     if "batch_size" in trials and trials["batch_size"].isna().any():
-        raise ResultsError(
-            "a trial or study without a batch size belongs to no curve",
-            hint="leave it out: --where 'batch_size IS NOT NULL'",
-        )
+        message = "a trial or study without a batch size belongs to no curve"
+        raise ResultsError(message, hint="leave it out: --where 'batch_size IS NOT NULL'")
     missing = {name: None for name in COLUMNS if name not in trials}
     trials = trials.assign(**missing) if missing else trials
     # Among several rows of a trial, one that ended well is preferred to an interrupted one.

@@ -41,10 +41,8 @@ def iso_loss_curves(finals: Sequence[FinalLosses], target: Target) -> list[Curve
     """
     curves = [_curve(final, target) for final in finals]
     if all(point.steps is None for curve in curves for point in curve.points):
-        raise ResultsError(
-            f"no batch size has final losses on both sides of {target} at two budgets",
-            hint=_hint(finals),
-        )
+        message = f"no batch size has final losses on both sides of {target} at two budgets"
+        raise ResultsError(message, hint=_hint(finals))
     return curves
 
 

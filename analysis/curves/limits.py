@@ -51,10 +51,8 @@ class Limit:
         unit = match[3].lower()
         unit = unit if unit.endswith("s") or not unit else f"{unit}s"
         if unit not in UNITS:
-            raise ResultsError(
-                f"{match[3]!r} is not a unit of a budget" if unit else f"{text!r} has no unit",
-                hint=nearest(unit, UNITS, _EXAMPLE),
-            )
+            message = f"{match[3]!r} is not a unit of a budget" if unit else f"{text!r} has no unit"
+            raise ResultsError(message, hint=nearest(unit, UNITS, _EXAMPLE))
         digits = re.sub("[,_]", "", match[1]) + match[2]
         if not 0 < float(digits) < np.inf:
             raise ResultsError(f"a budget of {text!r} is none", hint=_EXAMPLE)

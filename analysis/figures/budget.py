@@ -11,9 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from analysis.curves.curve import Curve
+from analysis.curves.curve import Curve, names_of
 from analysis.curves.estimators import ENOUGH, Budget
-from analysis.curves.groups import labels
 from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, ground, ink
 from analysis.figures.drawing.marks import entry
@@ -54,7 +53,7 @@ def draw(data: FigureData, *, page: Page) -> Axes:
     colours = log_colours(sizes)
     highest = [max(budget.fewest_ratio for _, budget in _budgets(curve)) for curve in curves]
     top = max(min(_TOP, ratio) for ratio in highest)
-    for ax, curve, name in zip(axes, curves, labels([c.group for c in curves]), strict=True):
+    for ax, curve, name in zip(axes, curves, names_of(curves), strict=True):
         trials = _draw_panel(ax, curve, colours)
         ax.set_ylim(1 - 0.03 * (top - 1), 1 + 1.12 * (max(top, 1.08) - 1))
         page.title(ax, f"{name}, N = {trials}", color=ink())

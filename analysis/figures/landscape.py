@@ -10,8 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 
-from analysis.curves.curve import Curve
-from analysis.curves.groups import labels
+from analysis.curves.curve import Curve, names_of
 from analysis.curves.runs import TrialOutcome
 from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, ink
@@ -45,7 +44,7 @@ def draw(data: FigureData, *, page: Page) -> Axes:
     frame = frame[frame["curve"].isin(hits)]
     colours = log_colours(frame["batch_size"])
     (axes,) = page.panels([len(curves)], "curve", 1.9, 1.9)
-    names = labels([curve.group for curve in curves])
+    names = names_of(curves)
     for ax, curve, name in zip(axes, curves, names, strict=True):
         _draw_panel(ax, frame[frame["curve"] == curve.label], colours)
         page.title(ax, name, color=ink())

@@ -10,9 +10,8 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
-from analysis.curves.curve import Curve
+from analysis.curves.curve import Curve, names_of
 from analysis.curves.edges import Edge
-from analysis.curves.groups import labels
 from analysis.curves.points import Point
 from analysis.figure_data import FigureData
 from analysis.figures.drawing import marks
@@ -50,7 +49,7 @@ def draw(data: FigureData, *, page: Page) -> Axes:
     pairs = with_rates(data)
     curves = [curve for curve, _ in pairs]
     (axes,) = page.panels([len(pairs)], "curve", 2.1, 1.15, sharex=True, across=1)
-    names = labels([curve.group for curve in curves])
+    names = names_of(curves)
     styles, frame = styles_of(names), numbers(data)
     for ax, pair, name in zip(axes, pairs, names, strict=True):
         rows = frame[frame["curve"] == pair[0].label]

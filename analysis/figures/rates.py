@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
-from analysis.curves.groups import labels
+from analysis.curves.curve import names_of
 from analysis.curves.runs import CLASSES, shares
 from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, ground, ink, tint, visible
@@ -36,7 +36,7 @@ def draw(data: FigureData, *, page: Page) -> Axes:
     frame = frame[frame["ran"] > 0]
     sizes = sorted({point.batch_size for curve in curves for point in curve.points})
     (axes,) = page.panels([len(curves)], "curve", 2.1, 0.95, sharex=True, sharey=True, across=1)
-    names = labels([curve.group for curve in curves])
+    names = names_of(curves)
     for ax, curve, name in zip(axes, curves, names, strict=True):
         rows = frame[frame["curve"] == curve.label]
         _draw_panel(ax, rows, sizes)

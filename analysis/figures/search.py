@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from analysis.curves.curve import Curve
-from analysis.curves.groups import labels
+from analysis.curves.curve import Curve, names_of
 from analysis.curves.points import Point
 from analysis.curves.runs import CLASSES
 from analysis.figure_data import FigureData
@@ -34,7 +33,7 @@ def draw(data: FigureData, *, page: Page) -> Axes:
     not known.
     """
     curves = with_momentum(data.curves)
-    names = [f"{name}, B =" for name in labels([curve.group for curve in curves])]
+    names = [f"{name}, B =" for name in names_of(curves)]
     blocks = [
         [(f"{name if len(curves) > 1 else 'batch size'} {number(point.batch_size)}", point)
          for point in curve.points if has_momentum(point)]

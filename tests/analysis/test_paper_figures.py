@@ -186,6 +186,8 @@ def test_a_search_under_a_budget_has_rows_for_each_target(tmp_path: Path) -> Non
     query = Query(sources=[tmp_path / "two.csv"], under=[Limit.parse("500 steps")])
     steps = figures.numbers("shallue-fig9", FigureData(query)).groupby("row")["steps"]
     assert steps.max().tolist() == [400, 200]
+    titles = [f"two, loss < {goal}, 2 trials a batch size" for goal in (0.2, 0.1)]
+    assert {*titles} <= {*texts(figures.draw("rates", FigureData(query)))}
 
 
 def test_the_best_metric_under_budgets_has_gaps_where_trials_were_stopped(

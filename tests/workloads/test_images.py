@@ -63,11 +63,8 @@ def test_the_root_is_the_users_word_or_the_cache(monkeypatch) -> None:
 def test_splits_are_fixed_disjoint_and_whole(root) -> None:
     lay_out(root / "MNIST/raw")
     splits = sets.images("mnist")
-    assert {name: len(x) for name, (x, _) in splits.items()} == {
-        "train": 20,
-        "validation": 5_000,
-        "test": 7,
-    }
+    sizes = {name: len(x) for name, (x, _) in splits.items()}
+    assert sizes == {"train": 20, "validation": 5_000, "test": 7}
     held = {name: numbers(x) for name, (x, _) in splits.items()}
     assert sorted(held["train"] + held["validation"]) == list(range(5_020))
     for name, (x, y) in splits.items():

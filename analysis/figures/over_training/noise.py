@@ -11,7 +11,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from analysis.curves.groups import labels
+from analysis.curves.curve import names_of
 from analysis.figure_data import FigureData
 from analysis.figures.drawing.colours import faint, ink, tint
 from analysis.figures.drawing.marks import entry
@@ -59,7 +59,7 @@ def draw(data: FigureData, *, page: Page) -> Axes:
     (axes,) = page.panels([len(panels)], "curve", 2.0, 1.9, sharex=True, sharey=True)
     sizes = [trajectory.point.batch_size for panel in panels for trajectory in panel.trajectories]
     colours = log_colours(sizes)
-    names = labels([panel.trajectories[0].curve.group for panel in panels])
+    names = names_of([panel.trajectories[0].curve for panel in panels])
     for ax, panel, name in zip(axes, panels, names, strict=True):
         for trajectory, windows in zip(panel.trajectories, panel.windows, strict=True):
             colour = colours.to_rgba(np.array(trajectory.point.batch_size))

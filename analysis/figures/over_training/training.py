@@ -12,8 +12,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from analysis.curves.curve import Curve
-from analysis.curves.groups import labels
+from analysis.curves.curve import Curve, names_of
 from analysis.curves.points import Point
 from analysis.curves.runs import CLASSES
 from analysis.figure_data import FigureData
@@ -53,7 +52,7 @@ def draw(data: FigureData, *, page: Page, against: str = "steps") -> Axes:
     sizes than a figure holds those are shown that divide them evenly, the ends among them.
     """
     panels = _panels(data, against)
-    names = labels([panel.curve.group for panel in panels])
+    names = names_of([panel.curve for panel in panels])
     # One pair of axes is for one batch size, also of those that are not shown.
     curves = {id(panel.curve): panel.curve for panel in panels}.values()
     panel_count = len(panels) if page.ax is None else sum(len(curve.points) for curve in curves)
