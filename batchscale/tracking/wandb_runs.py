@@ -57,6 +57,6 @@ class Runs:
     def end(self, run: TrialRun, time: float) -> None:  # noqa: ARG002
         self._run.config.update({"status": run.outcome["status"]}, allow_val_change=True)
         # A run that is opened again has what an easier target gave.
-        known = self._run.summary.get("steps_to_target")
-        self._run.summary.update({**({"steps_to_target": None} if known else {}), **run.outcome})
+        stale = () if self._run.summary.get("steps_to_target") is None else ("steps_to_target",)
+        self._run.summary.update({**dict.fromkeys(stale), **run.outcome})
         self._run.finish(exit_code=int(run.failed))
