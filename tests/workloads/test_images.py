@@ -47,10 +47,6 @@ def lay_out(folder: Path, train: int = 5_020, test: int = 7, *, packed: bool = F
                 file.unlink()
 
 
-def numbers(x: torch.Tensor) -> list[int]:
-    return x[:, 0, 0, :4].numpy().copy().view(">u4").ravel().tolist()
-
-
 def test_the_root_is_the_users_word_or_the_cache(monkeypatch) -> None:
     monkeypatch.setenv("BATCHSCALE_DATA", "~/sets")
     assert data_root() == Path.home() / "sets"
@@ -65,7 +61,10 @@ def test_splits_are_fixed_disjoint_and_whole(root) -> None:
     splits = sets.images("mnist")
     sizes = {name: len(x) for name, (x, _) in splits.items()}
     assert sizes == {"train": 20, "validation": 5_000, "test": 7}
-    held = {name: numbers(x) for name, (x, _) in splits.items()}
+    held = {
+        name: x[:, 0, 0, :4].numpy().copy().view(">u4").ravel().tolist()
+        for name, (x, _) in splits.items()
+    }
     assert sorted(held["train"] + held["validation"]) == list(range(5_020))
     for name, (x, y) in splits.items():
         assert (x.dtype, y.dtype, x.shape[1:]) == (torch.uint8, torch.int64, (1, 28, 28))
