@@ -292,10 +292,8 @@ def check_value(name: str, entry: Entry, grid: Grid, plans: Sequence[Schedule]) 
             elsewhere.
     """
     if mentions(entry) and not any(name in schedule.shares for schedule in plans):
-        raise ExperimentError(
-            f"{entry}: {name} is no share of the budget",
-            hint="lengths of schedules are: decay, warmup, period …",
-        )
+        message = f"{entry}: {name} is no share of the budget"
+        raise ExperimentError(message, hint="lengths of schedules are: decay, warmup, period …")
     if name in grid.swept:
         message = f"{name} is in the grid too"
         raise ExperimentError(message, hint="keep one of the two")

@@ -124,15 +124,11 @@ def make_engine(kind: str, context: StudyContext, trials: Sequence[Trial]) -> En
     if kind == "auto":
         kind = context.layout.ranks.agree(choose(context, trials))
     elif kind == "stacked" and (reason := optimizer_refusal(context, trials)):
-        raise ExperimentError(
-            f"optimizer {context.optimizer.name} cannot be stacked: {reason}",
-            hint="engine: module trains one model at a time",
-        )
+        message = f"optimizer {context.optimizer.name} cannot be stacked: {reason}"
+        raise ExperimentError(message, hint="engine: module trains one model at a time")
     elif kind == "stacked" and (reason := stacking_refusal(context, trials)):
-        raise ExperimentError(
-            f"workload {context.workload.name} cannot be stacked: {reason}",
-            hint="engine: module trains it one model at a time",
-        )
+        message = f"workload {context.workload.name} cannot be stacked: {reason}"
+        raise ExperimentError(message, hint="engine: module trains it one model at a time")
     return _ENGINES[kind](context, trials)
 
 

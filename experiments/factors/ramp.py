@@ -216,9 +216,7 @@ def _checked(kind: str, pairs: Sequence[Any]) -> list[tuple[float, float]]:
         if not isinstance(pair, Sequence) or len(pair) != 2 or not all(map(_is_number, pair)):
             message = f"ramp {kind}: {pair!r} is not a share of the budget and a factor"
             raise ExperimentError(message, hint=_EXAMPLE)
-        share, factor = (
-            x if mentions(x) else int(x) if float(x).is_integer() else float(x) for x in pair
-        )
+        share, factor = (_short(x) for x in pair)
         if not 0 < share < 1:
             message = f"ramp {kind}: {share} is not a share of the budget, over 0 and below 1"
             raise ExperimentError(message, hint=_EXAMPLE)
@@ -234,6 +232,10 @@ def _checked(kind: str, pairs: Sequence[Any]) -> list[tuple[float, float]]:
                 )
         checked.append((share, factor))
     return checked
+
+
+def _short(x: float) -> float:
+    return x if mentions(x) else int(x) if float(x).is_integer() else float(x)
 
 
 def _is_number(value: Any) -> bool:

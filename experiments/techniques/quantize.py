@@ -45,8 +45,9 @@ class Quantize(Technique):
         Raises:
             ExperimentError: the model has no linear layer.
         """
+        active = self.when == "training"
         made: dict[nn.Module | None, QuantizedLinear] = {
-            module: QuantizedLinear(module, self.bits, self.activations, self.when == "training")
+            module: QuantizedLinear(module, self.bits, self.activations, active=active)
             for module in model.modules()
             if type(module) is nn.Linear
         }
@@ -83,7 +84,7 @@ class QuantizedLinear(nn.Linear):
     """Takes the place of a linear layer, whose parameters and names it keeps."""
 
     def __init__(
-        self, replaced: nn.Linear, bits: int, activations: int | None, active: bool
+        self, replaced: nn.Linear, bits: int, activations: int | None, *, active: bool
     ) -> None:
         """``active``: whether it rounds; ``activations``: to how many bits, or not at all."""
         super().__init__(replaced.in_features, replaced.out_features, bias=False, device="meta")
