@@ -63,6 +63,14 @@ def _plan(yaml: str, notes: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
+def study_row(optimizer: str, size: int) -> dict[str, Any]:
+    """The study of that optimizer and batch size."""
+    return {
+        "study": f"{optimizer}-{size}", "workload": "digits-softmax", "dataset": "digits",
+        "optimizer": optimizer, "schedule": "constant", "batch_size": size,
+    }  # fmt: skip
+
+
 def trial_row(
     group: dict[str, Any], place: int, rate: float, steps: float | None, missed: float | None
 ) -> dict[str, Any]:

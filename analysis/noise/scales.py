@@ -7,7 +7,6 @@ the ratio of what both grow by within it (``results.noise_estimate``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +20,7 @@ from analysis.figure_data import FigureData
 from analysis.fit.regimes import Regimes
 from results.errors import ResultsError
 from results.noise_estimate import NoiseEstimate, Row, estimate
+from results.targets.target import Target
 
 RECORDED = ("train_noise_steps", "train_noise_gradient", "train_noise_variance")
 WINDOWS = {"path": (0.0, 1.0), "beginning": (0.0, 0.25), "half": (0.4, 0.6), "end": (0.75, 1.0)}
@@ -111,20 +111,20 @@ def trajectories(data: FigureData) -> list[Trajectory]:
             best = [(trial, steps) for steps, trial in reached if steps <= NEAR * reached[0][0]]
             if best:
                 chosen.append((curve, point, best[:BEST]))
-    trials = dict(each for _, _, best in chosen for each in best)
-    rows = _recorded(data, chosen, trials) if trials else pd.DataFrame({"trial": []})
+    recorded: dict[Target | None, pd.DataFrame] = {}
+    for target in {curve.target for curve, *_ in chosen}:
+        # A trial can be on the curves of two targets, with other steps to each.
+        trials = {t: n for curve, _, best in chosen if curve.target == target for t, n in best}
+        recorded[target] = _recorded(data, target, trials)
     tokens = _tokens(data) if data.query.unit == TOKENS else {}
-    made = [
-        Trajectory(
-            curve=curve,
-            point=point,
-            trials=tuple(names),
-            tokens=tokens.get(names[0]),
-            recorded=of_point,
-        )
-        for curve, point, best in chosen
-        if len(of_point := rows[rows["trial"].isin(names := [trial for trial, _ in best])])
-    ]
+    made = []
+    for curve, point, best in chosen:
+        rows, names = recorded[curve.target], tuple(trial for trial, _ in best)
+        rows, of_example = rows[rows["trial"].isin(names)], tokens.get(names[0])
+        if len(rows):
+            made.append(
+                Trajectory(curve=curve, point=point, trials=names, tokens=of_example, recorded=rows)
+            )
     if not made:
         raise ResultsError(
             "no trial that reached its target has recorded its noise scale",
@@ -139,12 +139,8 @@ def _tokens(data: FigureData) -> dict[str, int]:
     return {str(trial): int(n) for trial, n in trials.dropna().itertuples(index=False)}
 
 
-def _recorded(
-    data: FigureData,
-    chosen: Sequence[tuple[Curve, Point, list[tuple[str, float]]]],
-    trials: dict[str, float],
-) -> pd.DataFrame:
-    """``Trajectory.recorded`` of all trials."""
+def _recorded(data: FigureData, target: Target | None, trials: dict[str, float]) -> pd.DataFrame:
+    """``Trajectory.recorded`` of all trials, given with their steps to the target."""
     names = [*trials]
     wanted = {"trial": names, "reached": [trials[name] for name in names]}
 
@@ -155,12 +151,10 @@ def _recorded(
     sums = pd.concat(columns, axis=1, join="inner", keys=["steps", "gradient", "variance"])
     rows = sums - sums.groupby(level="row").shift(fill_value=0.0)
     rows["improved"] = 0.0
-    for target in {curve.target for curve, _, _ in chosen if curve.target is not None}:
-        sign = -1.0 if target.lower_is_better else 1.0
-        change = column(target.metric).groupby(level="row").diff() * sign
-        of_target = {t for curve, _, best in chosen if curve.target == target for t, _ in best}
-        inside = [names[row] in of_target for row in rows.index.get_level_values("row")]
-        rows.loc[inside, "improved"] = change.reindex(rows.index[inside]).fillna(0.0)
+    if target is not None:
+        change = column(target.metric).groupby(level="row").diff()
+        falls = -change if target.lower_is_better else change
+        rows["improved"] = falls.reindex(rows.index).fillna(0.0)
     rows = rows.reset_index()
     rows["trial"] = [names[row] for row in rows.pop("row")]
     rows["share"] = rows["step"] / rows["trial"].map(trials)

@@ -12,7 +12,7 @@ from analysis.figure_data import FigureData, Query
 from analysis.fit.knee import log_steps, theta
 from results.store import Store
 from tests.analysis.gallery import Row, as_it_is
-from tests.reported import trial_row
+from tests.reported import study_row, trial_row
 
 KNEES = {"sgd": theta(900.0, 100.0, 1.2), "momentum": theta(300.0, 600.0, 1.2)}
 SIZES = tuple(2**i for i in range(3, 13))
@@ -27,15 +27,7 @@ def compared(root: Path, change: Callable[[Row], Row] = as_it_is) -> FigureData:
     for optimizer, knee in KNEES.items():
         for size in SIZES:
             logs = log_steps(np.log([size]), knee)[0] + rng.normal(0.0, NOISE)
-            study = {
-                "study": f"{optimizer}-{size}",
-                "workload": "digits-softmax",
-                "dataset": "digits",
-                "optimizer": optimizer,
-                "schedule": "constant",
-                "batch_size": size,
-                "evaluation_ratio": 1.05,
-            }
+            study = {**study_row(optimizer, size), "evaluation_ratio": 1.05}
             steps = float(np.exp(logs))
             trial = trial_row(study, 0, 0.1, steps, steps - 1)
             trial |= {"target_value": 0.1, "steps_run": None}  # which are whole

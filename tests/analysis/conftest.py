@@ -14,6 +14,7 @@ import pytest
 from analysis import Curve, Point
 from analysis.figure_data import FigureData
 from analysis.fit.knee import log_steps, theta
+from tests.reported import study_row
 
 SPACE = json.dumps({"learning_rate": {"log": [1e-3, 10.0]}})
 
@@ -53,12 +54,7 @@ def search(
             rows.append(
                 {
                     "experiment": "e",
-                    "study": f"{optimizer}-{size}",
-                    "workload": "digits-softmax",
-                    "dataset": "digits",
-                    "optimizer": optimizer,
-                    "schedule": "constant",
-                    "batch_size": size,
+                    **study_row(optimizer, size),
                     "trial": f"{optimizer}-{size}-{i}",
                     "index": i,
                     "role": "search",

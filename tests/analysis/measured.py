@@ -16,7 +16,7 @@ from tests.analysis.compared import compared
 from tests.analysis.conftest import SPACE, looks
 from tests.analysis.gallery import Row, as_it_is
 from tests.analysis.loss_surfaces import finals
-from tests.reported import trial_row
+from tests.reported import study_row, trial_row
 
 OTHER_DATA: Mapping[str, Callable[..., FigureData]] = {
     "optimal_batch": finals,
@@ -44,10 +44,7 @@ def measured(root: Path, change: Callable[[Row], Row] = as_it_is) -> FigureData:
     for optimizer, params in (("sgd", theta(40.0, 60.0)), ("momentum", theta(30.0, 150.0))):
         for size in SIZES:
             best = np.exp(log_steps(np.log([size]), params)[0])
-            study = {
-                "study": f"{optimizer}-{size}", "workload": "digits-softmax", "dataset": "digits",
-                "optimizer": optimizer, "schedule": "constant", "batch_size": size,
-            }  # fmt: skip
+            study = study_row(optimizer, size)
             trials, points = [], []
             for index in range(TRIALS):
                 rate = float(np.exp(rng.uniform(np.log(1e-3), np.log(10))))

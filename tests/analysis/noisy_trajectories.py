@@ -12,7 +12,7 @@ from analysis.fit.knee import log_steps, theta
 from results.store import Store
 from tests.analysis.conftest import looks
 from tests.analysis.gallery import Row, as_it_is
-from tests.reported import trial_row
+from tests.reported import study_row, trial_row
 
 SIZES = tuple(2**power for power in range(2, 13, 2))
 GOAL = 0.1
@@ -36,10 +36,7 @@ def recorded(
     for optimizer, (params, first) in CURVES.items():
         for size in SIZES:
             least = np.exp(log_steps(np.log([size]), params)[0])
-            study = {
-                "study": f"{optimizer}-{size}", "workload": "made", "dataset": "made",
-                "optimizer": optimizer, "schedule": "constant", "batch_size": size,
-            }  # fmt: skip
+            study = study_row(optimizer, size)
             trials, points = [], []
             for index, slower in enumerate(SLOWER):
                 own = {"trial": f"{optimizer}-{size}-{index}", "study": study["study"]}

@@ -10,7 +10,7 @@ import results
 from analysis.figure_data import FigureData, Query
 from results.store import Store
 from tests.analysis.gallery import Row
-from tests.reported import trial_row
+from tests.reported import study_row, trial_row
 
 FREE = {
     64: [100, 110, 120, 130, 200, 300],
@@ -35,16 +35,8 @@ def ruled(root: Path, change: Callable[[Row], Row]) -> FigureData:
     for rule, steps in ((None, FREE), (TRANSFER, RULED), (HALF_LIFE, TUNED)):
         technique = {"precision": "float32", **({"rule": rule} if rule else {})}
         for size, of_size in steps.items():
-            study = {
-                "study": f"{rule}-{size}",
-                "workload": "digits-softmax",
-                "dataset": "digits",
-                "optimizer": "adam",
-                "schedule": "constant",
-                "technique": json.dumps(technique),
-                "batch_size": size,
-                "evaluation_ratio": 1.05,
-            }
+            study = {**study_row("adam", size), "study": f"{rule}-{size}"}
+            study |= {"technique": json.dumps(technique), "evaluation_ratio": 1.05}
             trials = [
                 {
                     **trial_row(study, index, 0.1, hit, hit - 1 if hit else None),

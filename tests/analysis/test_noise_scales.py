@@ -44,6 +44,28 @@ def test_windows_have_the_noise_scale_that_was_made(tmp_path: Path) -> None:
         assert improving.low is improving.high is None
 
 
+def test_a_trial_on_the_curves_of_two_targets_has_its_steps_to_each(tmp_path: Path) -> None:
+    """4,096 is trained to 0.2, which the errors of the others reach at 4/9 of their steps."""
+
+    def easier(row: Row) -> Row:
+        if "trial" not in row or "-4096" not in row["study"]:
+            return row
+        if "metrics" not in row:
+            return {**row, "target_value": 0.2}
+        error = 2 * row["metrics"]["validation_error"]
+        return {**row, "metrics": {**row["metrics"], "validation_error": error}}
+
+    made = trajectories(recorded(tmp_path, easier))
+    assert len(made) == len(CURVES) * (2 * len(SIZES) - 1)
+    for trajectory in made:
+        _, first = CURVES[trajectory.curve.label.split(",")[0]]
+        part = "< 0.2" in trajectory.curve.label and trajectory.point.batch_size != 4096
+        given = trajectory.between(0.0, 1.0)
+        assert given is not None
+        truth = expected(first, 0.0, 4 / 9 if part else 1.0)
+        assert given.noise_scale == pytest.approx(truth, rel=0.01)
+
+
 def test_the_best_trials_count_that_are_near_the_first(tmp_path: Path) -> None:
     trajectory = trajectories(recorded(tmp_path))[0]
     assert [name.rsplit("-", 1)[1] for name in trajectory.trials] == ["0", "1", "2"]

@@ -27,6 +27,7 @@ from results.store import Store
 from results.targets.evaluations import Evaluations
 from results.targets.target import Target
 from tests.analysis.legible import figure_of
+from tests.reported import study_row, trial_row
 from tests.results.partial_rows import partial, whole
 from tests.results.test_partial_evaluations import (
     HIT,
@@ -45,15 +46,9 @@ def run(tmp_path: Path, rows: Rows, sizes: dict[str, int], **more: Any) -> Path:
     """Trials that were trained to an error of 0.2, or as ``more`` says."""
     store = Store(tmp_path / "runs")
     for name, size in sizes.items():
-        row = {
-            "trial": name, "study": f"s{size}", "batch_size": size, "workload": "w", "index": 0,
-            "dataset": "d", "optimizer": "sgd", "schedule": "constant", "role": "search",
-            "status": "COMPLETE", "stop_reason": "target", "target_metric": "validation_error",
-            "target_value": 0.2, "lower_is_better": True, "stop_at_target": True,
-            "steps_to_target": len(rows[name]), "last_miss": len(rows[name]) - 1,
-            "steps_run": len(rows[name]), "examples_run": len(rows[name]) * size,
-            "metaparameters": {"learning_rate": 0.1}, "learning_rate": 0.1, **more,
-        }  # fmt: skip
+        of_study = study_row("sgd", size), 0, 0.1, len(rows[name]), len(rows[name]) - 1
+        ran = {"trial": name, "target_value": 0.2, "examples_run": len(rows[name]) * size}
+        row = {**trial_row(*of_study), **ran, **more}
         points = measurements({name: rows[name]}).drop_columns(["run", "experiment"]).to_pylist()
         store.commit("e", measurements=points, trials=[row])
     return tmp_path / "runs"

@@ -27,10 +27,7 @@ def write(root: Path, **columns: object) -> Path:
     """A trial for each batch size, of one optimizer."""
     store = Store(root)
     for size, steps in STEPS.items():
-        study = {
-            "study": f"adamw-{size}", "workload": "letters", "dataset": "letters",
-            "optimizer": "adamw", "batch_size": size, **columns,
-        }  # fmt: skip
+        study = {**reported.study_row("adamw", size), "workload": "letters", **columns}
         store.add_studies([{"experiment": "e", **study}])
         row = reported.trial_row(study, 0, 0.01, steps, steps - 1)
         store.commit("e", measurements=[], trials=[row])
