@@ -98,7 +98,7 @@ class ModuleEngine(Engine):
         tests: Sequence[MissTest] = (),
     ) -> list[dict[str, float]]:
         runs = self.runs if rows is None else [self.runs[i] for i in rows]
-        with self.context.precision.products():
+        with self.context.precision.products(), torch.random.fork_rng(devices=[]):
             return [
                 run.evaluate(split, self.chunk, parts, tests[i : i + 1])
                 for i, run in enumerate(self._each(runs))

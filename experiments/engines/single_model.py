@@ -22,6 +22,7 @@ from experiments.optimizers.groups import Rates, parameter_options
 from experiments.optimizers.schedule_free import evaluated_weights
 from experiments.parallel.base import ForwardPass
 from experiments.plan import Trial
+from experiments.seeds import derive, seed_torch
 from experiments.training.evaluation.misses import MissTest
 from experiments.training.evaluation.parts import Parts
 from experiments.training.micro_batch import buffers_kept
@@ -263,6 +264,8 @@ class SingleModel(Models):
 
         with self.measured_weights():
             self.model.eval()
+            # Some models sample in evaluation too: whatever else is in the pack, by these numbers.
+            seed_torch(derive(self.trial.seed, "evaluation", split, self.step), context.device)
             means = measure(sums, data, context.layout, chunk, metrics_of, [0], parts, tests)
             self.model.train()
         return means[0]
@@ -334,10 +337,8 @@ def _scaler(model: SingleModel) -> torch.amp.GradScaler:
     """
     layout, device = model.context.study.layout, model.context.device
     if layout.dimensions or layout.name not in (None, "data"):
-        raise ExperimentError(
-            "precision float16 scales the loss, which needs the whole gradient on each rank",
-            hint="precision: bfloat16, or data parallelism alone",
-        )
+        message = "precision float16 scales the loss, which needs the whole gradient on each rank"
+        raise ExperimentError(message, hint="precision: bfloat16, or data parallelism alone")
     for part in model.techniques:
         if any(part.defines(hook) for hook in ("observe", "perturbed", "communication")):
             raise ExperimentError(

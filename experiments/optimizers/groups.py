@@ -97,10 +97,8 @@ def _checked(given: Mapping[str, Any], owner: str, optimizer: Optimizer) -> dict
             continue
         legal = {RATE_FACTOR, HIDDEN, *optimizer.arguments, *DOMAINS} - {"learning_rate"}
         if name not in legal:
-            raise ExperimentError(
-                f"parameter_groups of {owner}: unknown option {name!r}",
-                hint=nearest(name, sorted(legal)),
-            )
+            message = f"parameter_groups of {owner}: unknown option {name!r}"
+            raise ExperimentError(message, hint=nearest(name, sorted(legal)))
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise ExperimentError(
                 f"parameter_groups of {owner}: {name} is {value!r}, and must be a number"

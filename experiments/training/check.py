@@ -262,7 +262,7 @@ def _evaluation(context: StudyContext, trial: Trial) -> Iterator[Finding]:
         finding=f"{part} in {len(ways)} ways of cutting it up: equal to {apart[worst]:.0e}"
         if passed
         else f"{split}_{worst} differs by {apart[worst]:.0e} with the evaluation's batch size: "
-        "return one value an example, or (sum, count)",
+        "return one value an example, or (sum, count), and draw random numbers in training alone",
     )
 
 

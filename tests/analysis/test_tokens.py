@@ -119,11 +119,7 @@ def compare(plain: pd.DataFrame, tokens: pd.DataFrame) -> set[str]:
 
 def _in_tokens(text: str) -> str:
     """A batch size that a column names."""
-    return re.sub(r"B = ([\d,]+)", lambda m: f"B = {TOKENS * _whole(m[1]):,}", text)
-
-
-def _whole(text: str) -> int:
-    return int(text.replace(",", ""))
+    return re.sub(r"B = ([\d,]+)", lambda m: f"B = {TOKENS * int(m[1].replace(',', '')):,}", text)
 
 
 @pytest.mark.slow

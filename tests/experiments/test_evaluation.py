@@ -36,6 +36,9 @@ class Counted(Classification):
     def metrics(self, output, batch):
         right = output.argmax(-1) == batch[1]
         return {**super().metrics(output, batch), "recall": (right.sum(), 0.5 * len(batch[1]))}
+
+class Sampling(Counted):
+    def forward(self, model, batch): return model(batch[0] + torch.randn_like(batch[0]))
 """
 
 
@@ -56,6 +59,20 @@ def test_a_split_that_is_kept_gives_what_reading_it_again_does(
     few = one.context.splits["validation"].head(10)
     one.context = replace(one.context, splits={**one.context.splits, "validation": few})
     assert one.evaluate("validation") != kept[2]  # another split is read, not what was kept
+
+
+def test_what_samples_in_evaluation_measures_the_same_in_any_pack(tmp_path: Path) -> None:
+    """And leaves the caller's random numbers alone."""
+    (tmp_path / "counted.py").write_text(COUNTED)
+    of = study(batch_size=8, workload=WorkloadRef(spec=f"{tmp_path}/counted.py:Sampling"))
+    some = trials(of, 3)
+    many = engine("auto", of, some, steps=2)
+    (first,) = engine("module", of, some[2:], steps=2).evaluate("validation")
+    before = torch.get_rng_state()
+    assert many.evaluate("validation")[2] == first
+    assert torch.equal(before, torch.get_rng_state())
+    many.advance(1)
+    assert many.evaluate("validation")[2] != first
 
 
 def test_a_number_that_is_not_finite_is_found_wherever_it_is() -> None:

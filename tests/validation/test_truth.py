@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from analysis import curves, regimes
@@ -99,11 +98,6 @@ def test_every_scenario_has_its_counts() -> None:
         assert (frame[column] == scenario.replicates).all()
 
 
-def point_estimates(frame: pd.DataFrame) -> list[tuple[object, ...]]:
-    (curve,) = curves(frame)
-    return [(p.batch_size, p.steps, p.middles, p.fourth, p.trials) for p in curve.points]
-
-
 def test_domination_and_its_order_change_no_point() -> None:
     """Trained to the end, dominated in their order, and in another."""
     frames = [
@@ -114,7 +108,10 @@ def test_domination_and_its_order_change_no_point() -> None:
     assert "dominated" not in reasons[0]
     assert len({each["dominated"] for each in reasons[1:]}) > 1
     assert min(reasons[0]["budget"], reasons[0]["diverged"]) > 20
-    whole, *others = [point_estimates(frame) for frame in frames]
+    whole, *others = [
+        [(p.batch_size, p.steps, p.middles, p.fourth, p.trials) for p in curve.points]
+        for (curve,) in map(curves, frames)
+    ]
     assert all(other == whole for other in others)
 
 

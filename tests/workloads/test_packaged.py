@@ -60,12 +60,6 @@ def stored_batch(workload, examples: int = 6):
     return x, torch.arange(examples) % 10
 
 
-def training_batch(workload, examples: int = 6):
-    """A batch as an engine trains on it: stored, augmented, transformed."""
-    batch = workload.augment(stored_batch(workload, examples), torch.Generator().manual_seed(5))
-    return workload.transform(batch, training=True)
-
-
 @pytest.fixture(params=sorted(names()))
 def workload(request):
     return load(request.param, SMALL.get(request.param, {}))
@@ -128,10 +122,10 @@ def test_targets_are_the_protocols(name, target) -> None:
 
 
 def test_one_value_an_example(workload) -> None:
-    for batch in (
-        training_batch(workload),
-        workload.transform(stored_batch(workload), training=False),
-    ):
+    stored = stored_batch(workload)
+    augmented = workload.augment(stored_batch(workload), torch.Generator().manual_seed(5))
+    for part, training in ((augmented, True), (stored, False)):
+        batch = workload.transform(part, training=training)
         output = workload.forward(workload.model(), batch)
         check_per_example(workload.loss(output, batch), 6, "loss", workload)
         check_metrics(workload.metrics(output, batch), 6, workload)
