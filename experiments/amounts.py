@@ -162,10 +162,8 @@ class SizeInUnit:
         whole, rest = divmod(self.amount, each)
         if rest:
             nearest = max(1, whole + (2 * rest > each)) * each
-            raise ExperimentError(
-                f"{what} is no whole number of {several}: {count(each, 'token')} each",
-                hint=f"the nearest that is: {nearest} tokens",
-            )
+            message = f"{what} is no whole number of {several}: {count(each, 'token')} each"
+            raise ExperimentError(message, hint=f"the nearest that is: {nearest} tokens")
         return whole
 
 

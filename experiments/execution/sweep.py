@@ -93,10 +93,8 @@ def sweep(
     stop = Stop(seconds)
     executor_kind = executors.find(address)
     if callbacks and executor_kind is executors.find("none"):
-        raise ExperimentError(
-            "callbacks are Ray Tune's, and --address none runs without it",
-            hint='address="auto" finds or starts a Ray',
-        )
+        message = "callbacks are Ray Tune's, and --address none runs without it"
+        raise ExperimentError(message, hint='address="auto" finds or starts a Ray')
     if experiment.is_program:
         pack_size = 1
     if isinstance(workload := experiment.combinations[0].workload, Program):

@@ -53,8 +53,6 @@ def weight_decay(
             hint="choose a longer time scale, or leave that batch size out",
         )
     if learning_rate <= 0:
-        raise ExperimentError(
-            f"no weight decay has a time scale at learning rate {learning_rate:g}",
-            hint="search learning rates over 0",
-        )
+        message = f"no weight decay has a time scale at learning rate {learning_rate:g}"
+        raise ExperimentError(message, hint="search learning rates over 0")
     return rounded(batch_size / (learning_rate * scale))

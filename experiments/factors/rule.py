@@ -333,10 +333,8 @@ def usual_rule(optimizer: Optimizer) -> str:
     kind = getattr(optimizer.kind, "__name__", "")
     rule = named.get(optimizer.name) or named.get(kind.lower())
     if rule is None:
-        raise ExperimentError(
-            f"no rule of the learning rate is usual for optimizer {optimizer.label}",
-            hint="name one: linear, sqrt or none",
-        )
+        message = f"no rule of the learning rate is usual for optimizer {optimizer.label}"
+        raise ExperimentError(message, hint="name one: linear, sqrt or none")
     return rule
 
 

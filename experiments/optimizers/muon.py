@@ -344,8 +344,6 @@ def _ratio(metaparameters: Mapping[str, Value]) -> float:
     shared = float(metaparameters["learning_rate"])
     rate = float(metaparameters.get(f"{_PREFIX}learning_rate", shared))
     if shared == 0.0 != rate:
-        raise ExperimentError(
-            f"learning_rate is 0, and {_PREFIX}learning_rate is {rate}",
-            hint="give both a rate",
-        )
+        message = f"learning_rate is 0, and {_PREFIX}learning_rate is {rate}"
+        raise ExperimentError(message, hint="give both a rate")
     return rate / shared if shared else 1.0

@@ -40,11 +40,11 @@ def no_target(
         how = "every trial diverged"
         if failed:
             how = f"{count(diverged, 'trial')} diverged, {failed:,} failed"
-        return ExperimentError(
-            f"{none}: none was measured at all, {how}",
-            hint="lower the learning rates of the search"
-            + ("; the failures are listed above" if failed else ""),
-        )
+        hint = "lower the learning rates of the search"
+        hint += "; the failures are listed above" if failed else ""
+        if studies[0].workload.program is not None:
+            hint += "; batchscale check finds a program that reports NaN where it measures nothing"
+        return ExperimentError(f"{none}: none was measured at all, {how}", hint=hint)
     ranked = sorted(best, key=lambda label: best[label])
     if not target.lower_is_better:
         ranked.reverse()

@@ -237,8 +237,6 @@ def _bounds(scale: str, values: Any) -> tuple[float, float]:
             hint="start above 0, or use linear",
         )
     if scale == "reverse_log" and high >= 1:
-        raise ExperimentError(
-            f"reverse_log: {list(values)} reaches {high}: it is uniform in log(1 - x)",
-            hint="end below 1, for example at 0.999",
-        )
+        message = f"reverse_log: {list(values)} reaches {high}: it is uniform in log(1 - x)"
+        raise ExperimentError(message, hint="end below 1, for example at 0.999")
     return (int(low), int(high)) if scale == "integer" else (float(low), float(high))

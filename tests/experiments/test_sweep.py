@@ -234,13 +234,8 @@ def test_some_diverged_and_some_failed(tmp_path: Path) -> None:
 
         def _end(self, trial: str) -> Outcome:
             self._left.remove(trial)
-            return Outcome(
-                trial=trial,
-                status="INFEASIBLE",
-                stop_reason="diverged",
-                steps_run=1,
-                examples_run=1,
-            )
+            ended: Any = {"status": "INFEASIBLE", "stop_reason": "diverged", "steps_run": 1}
+            return Outcome(trial=trial, examples_run=1, **ended)
 
     of = experiment(batch_size="64", trials=2)
     bad = of.studies()[0].trial(0).id

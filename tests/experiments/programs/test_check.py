@@ -58,6 +58,8 @@ def test_a_program_that_keeps_it() -> None:
         ("say(step", "say(1001 - step", "steps", False, "from 1,000 to 99"),
         ("val_loss=", "valid_loss=", "metric", False, "no val_loss in 5 s: did you mean"),
         ("val_loss=1", "val_loss='1', x=1", "metric", False, "was '1', which is no number"),
+        ("val_loss=1", "val_loss=float('nan') if step % 4 else 1", "metric", False, "val_loss is"),
+        ("examples=", "loss=1e999 if step < 3 else 1, examples=", "metric", False, "loss is not"),
         ("for step", "signal.signal(15, signal.SIG_IGN)\nfor step", "SIGTERM", False, "by SIGKILL"),
         (
             "    time.sleep",
