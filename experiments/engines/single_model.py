@@ -264,7 +264,7 @@ class SingleModel(Models):
 
         with self.measured_weights():
             self.model.eval()
-            # Some models sample in evaluation too: whatever else is in the pack, by these numbers.
+            # A model may sample in evaluation too, which must not depend on the rest of its pack.
             seed_torch(derive(self.trial.seed, "evaluation", split, self.step), context.device)
             means = measure(sums, data, context.layout, chunk, metrics_of, [0], parts, tests)
             self.model.train()

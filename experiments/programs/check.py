@@ -154,13 +154,13 @@ def _of_reports(run: _Run, study: Study) -> list[Finding]:
     texts = [r.no_numbers[metric] for r in run.reports if metric in r.no_numbers]
     line = f"{metric} was {texts[0]!r}, which is no number" if texts and not known else line
     losses = [name for name in names if name == metric or name.endswith("loss")]
-    if wrong := next((name for name in losses if _stands_for_nothing(run, name, metric)), None):
+    if wrong := next((name for name in losses if _is_placeholder(run, name, metric)), None):
         known, line = False, f"{wrong} is not finite at some steps, and a sweep ends a trial there"
         line += " as diverged: leave it out of the report where it is not measured"
     return [*findings, Finding(check="metric", passed=known, finding=line)]
 
 
-def _stands_for_nothing(run: _Run, name: str, metric: str) -> bool:
+def _is_placeholder(run: _Run, name: str, metric: str) -> bool:
     """Whether values are not finite though it has not diverged: later ones are, or none before."""
     finite = [math.isfinite(r.metrics[name]) for r in run.reports if name in r.metrics]
     return finite != sorted(finite, reverse=True) or (name == metric and not any(finite[:1]))
